@@ -1,0 +1,3 @@
+//! `pm`: parse, run, exit.
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! `pm`: a task ledger inside a git repository.
+
+pub mod commit;
+pub mod id;
+pub mod protocol;
