@@ -3,3 +3,4 @@
 pub mod commit;
 pub mod id;
 pub mod protocol;
+pub mod store;

@@ -1,0 +1,307 @@
+//! The store of a real repository: finding it, its configuration, and the [`Store`] trait over its parts.
+//!
+//! gix's object store, configuration and discovery are used; its ref transactions are not. Only this file and those
+//! below `git/` name gix.
+//!
+//! What must never happen here: a repository is used that git would refuse or read differently (another user's,
+//! reftable).
+
+mod objects;
+mod pack;
+mod prepared;
+mod publish;
+mod refs;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use self::objects::Objects;
+use self::refs::Refs;
+use super::{Commit, Durability, Mode, Pack, Publish, RefRow, Store, StoreError, Swap, durable, lock};
+use crate::id::{Oid, RefName, shown};
+
+/// A git repository.
+pub struct GitStore {
+    repo: gix::Repository,
+    git_dir: PathBuf,
+    objects: Objects,
+    refs: Refs,
+    durability: Durability,
+}
+
+impl GitStore {
+    /// Opens the repository that `dir` is in, or the one that `GIT_DIR` names.
+    ///
+    /// # Errors
+    /// `Unusable` where there is none, or one that pm must not touch: another user's, or one with reftable refs.
+    pub fn discover(dir: &Path) -> Result<GitStore, StoreError> {
+        // gix's own object store is not used, so it need not look for packs.
+        let slots = gix::odb::store::init::Slots::Given(1);
+        let options = || gix::open::Options::default().bail_if_untrusted(true).object_store_slots(slots);
+        let trust = gix::sec::trust::Mapping { full: options(), reduced: options() };
+        let upwards = gix::discover::upwards::Options { match_ceiling_dir_or_error: false, ..Default::default() };
+        let repo = gix::ThreadSafeRepository::discover_with_environment_overrides_opts(dir, upwards, trust)
+            .map_err(|error| unusable(dir, &error))?
+            .to_thread_local();
+        refuse_unknown_extensions(&repo)?;
+        let common_dir = absolute(repo.common_dir())?;
+        Ok(GitStore {
+            objects: Objects::new(common_dir.join("objects"), repo.object_hash()),
+            refs: Refs::new(common_dir, repo.object_hash()),
+            git_dir: absolute(repo.git_dir())?,
+            repo,
+            durability: Durability::default(),
+        })
+    }
+
+    /// How strongly acknowledged records are kept.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Changes how strongly acknowledged records are kept.
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.durability = durability;
+    }
+
+    /// Changes how long to wait for locks, for tests ([`lock::PATIENCE`] otherwise).
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.refs.patience = patience;
+    }
+
+    /// The directory that all worktrees share, absolute: refs, objects, and pm's own files in `pm/`.
+    pub fn common_dir(&self) -> &Path {
+        &self.refs.common_dir
+    }
+
+    /// The git directory of this worktree, absolute.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// The worktree, absolute, unless the repository is bare.
+    pub fn work_dir(&self) -> Option<PathBuf> {
+        self.repo.workdir().and_then(|dir| absolute(dir).ok())
+    }
+
+    /// The length of an object id in bytes: 20 or 32.
+    pub fn object_hash_len(&self) -> usize {
+        self.objects.hash().len_in_bytes()
+    }
+
+    /// The value of a configuration key such as `pm.ttl`: of all scopes, the last one, as of the opening.
+    pub fn config_string(&self, key: &str) -> Option<String> {
+        self.repo.config_snapshot().string(key).map(|value| value.to_string())
+    }
+
+    /// All values of a configuration key, in git's order.
+    pub fn config_strings(&self, key: &str) -> Vec<String> {
+        let values = self.repo.config_snapshot().plumbing().strings(key).unwrap_or_default();
+        values.into_iter().map(|value| value.to_string()).collect()
+    }
+
+    /// The full names of the keys that are set in a section and its subsections (`pm.ttl`, `pm.sub.key`), sorted.
+    pub fn config_keys(&self, section: &str) -> Vec<String> {
+        let snapshot = self.repo.config_snapshot();
+        let mut keys = BTreeSet::new();
+        for part in snapshot.plumbing().sections_by_name(section).into_iter().flatten() {
+            let subsection = part.header().subsection_name().map(|name| format!("{name}.")).unwrap_or_default();
+            keys.extend(part.value_names().map(|name| format!("{section}.{subsection}{}", name.to_ascii_lowercase())));
+        }
+        keys.into_iter().collect()
+    }
+
+    /// Name and email that git would put into a commit's committer line. `None` without a name; without an email it
+    /// is `pm@<hostname>`.
+    pub fn committer(&self) -> Option<(String, String)> {
+        let env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let config = |key| self.config_string(key).filter(|value| !value.is_empty());
+        let name = env("GIT_COMMITTER_NAME").or_else(|| config("committer.name")).or_else(|| config("user.name"))?;
+        let email = env("GIT_COMMITTER_EMAIL")
+            .or_else(|| config("committer.email"))
+            .or_else(|| config("user.email"))
+            .or_else(|| env("EMAIL"))
+            .unwrap_or_else(|| format!("pm@{}", rustix::system::uname().nodename().to_string_lossy()));
+        Some((name, email))
+    }
+
+    /// `user.email`.
+    pub fn user_email(&self) -> Option<String> {
+        self.config_string("user.email").filter(|email| !email.is_empty())
+    }
+
+    /// The commit that a person names: an object id, a ref (`HEAD`, `main`, `refs/heads/main`), or a unique prefix
+    /// of at least four hex digits, in git's order. Tags are peeled. No revision syntax (`~`, `^`, `@{}`).
+    ///
+    /// # Errors
+    /// `NoCommit` says what was not found; `Missing` and `Damaged` for a full id.
+    pub fn resolve_commit(&self, rev: &str) -> Result<Oid, StoreError> {
+        let no_commit = |found: String| StoreError::NoCommit { rev: shown(rev), found };
+        let named = match (rev.to_ascii_lowercase().parse::<Oid>(), self.repo.try_find_reference(rev)) {
+            (Ok(id), _) => Some(id),
+            (_, Ok(Some(mut reference))) => {
+                let target = reference.follow_to_object().map_err(|error| no_commit(error.to_string()))?;
+                Some(oid_of(&target))
+            }
+            _ => None,
+        };
+        if let Some(id) = named {
+            return self.objects.peel(id)?.map_err(|kind| no_commit(format!("it is a {kind}")));
+        }
+        match self.commits_with_prefix(rev)?[..] {
+            [id] => Ok(id),
+            [] => Err(no_commit("there is no such ref, and no commit whose id starts so".to_owned())),
+            ref ids => Err(no_commit(format!("the ids of {} commits start so", ids.len()))),
+        }
+    }
+
+    /// Removes temporary object files that killed writers left (gix's `objects/.tmp*`, which `git gc` does not know)
+    /// once they are older than `max_age`. Returns how many.
+    pub fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
+        self.objects.sweep_temporaries(max_age)
+    }
+}
+
+impl Store for GitStore {
+    fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
+        self.objects.read_commit(id)
+    }
+
+    fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError> {
+        self.objects.write_commit(commit)
+    }
+
+    fn write_files(&self, files: &[(String, Vec<u8>)]) -> Result<Oid, StoreError> {
+        self.objects.write_files(files)
+    }
+
+    fn file_names(&self, tree: Oid) -> Result<Vec<String>, StoreError> {
+        self.objects.file_names(tree)
+    }
+
+    fn persist(&self) -> Result<(), StoreError> {
+        self.objects.persist(self.durability)
+    }
+
+    fn begin_pack(&self) -> Result<Box<dyn Pack + '_>, StoreError> {
+        self.objects.write_empty_tree()?;
+        Ok(Box::new(pack::PackWriter::begin(&self.objects, self.durability)?))
+    }
+
+    fn commits_with_prefix(&self, prefix: &str) -> Result<Vec<Oid>, StoreError> {
+        self.objects.commits_with_prefix(prefix)
+    }
+
+    fn tip(&self, name: &RefName) -> Result<Option<Oid>, StoreError> {
+        self.refs.tip(name)
+    }
+
+    fn tips(&self, prefix: &str) -> Result<Vec<RefRow>, StoreError> {
+        self.refs.tips(prefix)
+    }
+
+    fn lock(&self, shards: &[(u8, Mode)]) -> Result<lock::Held, StoreError> {
+        lock::acquire(&self.refs.locks, shards, self.refs.patience)
+    }
+
+    fn compare_and_swap(
+        &self,
+        held: &lock::Held,
+        name: &RefName,
+        expected: Option<Oid>,
+        new: Oid,
+    ) -> Result<Swap, StoreError> {
+        assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
+        assert!(self.objects.is_persisted(), "objects are not persisted");
+        self.refs.compare_and_swap(name, expected, new, self.durability)
+    }
+
+    fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
+        assert!(refs.iter().all(|(name, _)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
+        assert!(self.objects.is_persisted(), "objects are not persisted");
+        self.refs.publish(refs, self.durability)
+    }
+}
+
+/// Our form of an id.
+fn oid_of(id: &gix::hash::oid) -> Oid {
+    Oid::from_bytes(id.as_bytes()).expect("gix knows ids of 20 and 32 bytes only")
+}
+
+/// Turns a failed write of gix's into a store error, keeping what the system said.
+fn gix_failed(doing: &'static str, path: &Path, error: &gix::Error) -> StoreError {
+    let source = match error.downcast_any_ref::<io::Error>() {
+        Some(io) => io.raw_os_error().map_or_else(|| io.kind().into(), io::Error::from_raw_os_error),
+        None => io::Error::other(error.to_string()),
+    };
+    durable::failed(doing, path)(source)
+}
+
+/// An absolute path without `..`, as people expect to see it. Symbolic links are kept where possible.
+fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let absolute = std::path::absolute(path).and_then(|absolute| {
+        let climbs = absolute.components().any(|part| part == Component::ParentDir);
+        if climbs { absolute.canonicalize() } else { Ok(absolute) }
+    });
+    absolute.map_err(durable::unreadable("find", path))
+}
+
+/// Refuses a repository that declares something pm does not know, as git does, and reftable refs: gix would open such
+/// a repository, see no refs, and pm would write refs that git cannot see.
+fn refuse_unknown_extensions(repo: &gix::Repository) -> Result<(), StoreError> {
+    let known = ["noop", "noop-v1", "objectformat", "partialclone", "preciousobjects", "refstorage"];
+    let known = [&known[..], &["relativeworktrees", "worktreeconfig"]].concat();
+    let config = repo.config_snapshot();
+    let refused = |found: String| {
+        let reason = format!("the git repository {} {found}", repo.git_dir().display());
+        Err(StoreError::Unusable { reason })
+    };
+    if let Some(format) = config.string("extensions.refStorage")
+        && format != "files"
+    {
+        return refused(format!(
+            "keeps its refs as '{format}', which pm cannot read; `git refs migrate --ref-format=files` converts them"
+        ));
+    }
+    if config.integer("core.repositoryFormatVersion").unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    for section in config.plumbing().sections_by_name("extensions").into_iter().flatten() {
+        if let Some(name) = section.value_names().find(|name| !known.contains(&&*name.to_ascii_lowercase())) {
+            return refused(format!("uses the extension '{name}', which this pm does not know"));
+        }
+    }
+    Ok(())
+}
+
+/// Says why there is no repository to use, and what to do about it.
+fn unusable(dir: &Path, error: &gix::Error) -> StoreError {
+    let shown_dir = dir.display();
+    let named = std::env::var_os("GIT_DIR");
+    let reason = if let Some(named) = named.filter(|_| error.is_not_found()) {
+        format!("GIT_DIR is {}, and that is no git repository; unset it, or correct it", Path::new(&named).display())
+    } else if !dir.is_dir() {
+        format!("{shown_dir} is not a directory")
+    } else if error.is_not_found() {
+        format!("{shown_dir} is in no git repository; run `git init` there, or name one with -C")
+    } else if error.is_permission_denied() {
+        let found = gix::discover::upwards(dir).map(|(path, _)| path.into_repository_and_work_tree_directories());
+        let found = found.map_or_else(|_| dir.to_owned(), |(git_dir, work_dir)| work_dir.unwrap_or(git_dir));
+        let found = absolute(&found).unwrap_or(found);
+        let found = found.display();
+        format!(
+            "the git repository {found} belongs to another user; if you trust what is in it, run \
+             `git config --global --add safe.directory {found}`"
+        )
+    } else {
+        let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
+        let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+        let found = format!("the git repository of {shown_dir} cannot be used: {error}{causes}");
+        found.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    StoreError::Unusable { reason }
+}

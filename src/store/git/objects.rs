@@ -1,0 +1,312 @@
+//! The objects of one repository: commits, and the trees and blobs of attachments.
+//!
+//! Everything is written as loose objects (batches go to [`super::pack`]) and synced together in
+//! [`Objects::persist`], since the second sync of a burst costs little. Reading goes through gix.
+//!
+//! What must never happen here: an object file that is synced is replaced by one that is not.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gix::objs::{Find, FindHeader, Kind, Write, WriteTo};
+
+use super::{gix_failed, oid_of};
+use crate::id::{Oid, shown};
+use crate::store::{Commit, Durability, Signature, StoreError, durable};
+
+/// The object stores of one repository.
+pub(super) struct Objects {
+    hash: gix::hash::Kind,
+    /// Where everything is written.
+    loose: gix::odb::loose::Store,
+    /// Where everything is read, packs and alternates included, in this order. Opened when first needed: until then a
+    /// loose object is looked for directly. The tips of live tasks are loose as a rule, and opening the pack indices
+    /// costs more than the rest of a heartbeat.
+    stores: OnceCell<Vec<gix::odb::Handle>>,
+    /// Written since the last [`Objects::persist`].
+    pending: RefCell<Vec<Pending>>,
+}
+
+struct Pending {
+    path: PathBuf,
+    dir_is_new: bool,
+}
+
+impl Objects {
+    /// Uses a repository's object directory, or the one that `GIT_OBJECT_DIRECTORY` names, as git does for the hooks of
+    /// a push. gix does not heed that variable.
+    pub(super) fn new(own_dir: PathBuf, hash: gix::hash::Kind) -> Objects {
+        let dir = std::env::var_os("GIT_OBJECT_DIRECTORY").map_or(own_dir, PathBuf::from);
+        Objects {
+            hash,
+            loose: gix::odb::loose::Store::at(dir, hash),
+            stores: OnceCell::new(),
+            pending: RefCell::default(),
+        }
+    }
+
+    /// The stores that objects are read from: the object directory, and what `GIT_ALTERNATE_OBJECT_DIRECTORIES` lists.
+    fn stores(&self) -> Result<&[gix::odb::Handle], StoreError> {
+        if let Some(stores) = self.stores.get() {
+            return Ok(stores);
+        }
+        let mut dirs = vec![self.dir().to_owned()];
+        dirs.extend(std::env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES").iter().flat_map(std::env::split_paths));
+        let mut stores = Vec::with_capacity(dirs.len());
+        for dir in dirs {
+            // Room for as many packs again as there are, for processes that live long.
+            let slots = gix::odb::store::init::Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 256 };
+            let options = gix::odb::store::init::Options { slots, ..Default::default() };
+            // Without replacements: a record is what its id says, whatever refs/replace/ shows to people.
+            stores.push(gix::odb::at_opts(&dir, self.hash, [], options).map_err(durable::unreadable("open", &dir))?);
+        }
+        Ok(self.stores.get_or_init(|| stores))
+    }
+
+    pub(super) fn hash(&self) -> gix::hash::Kind {
+        self.hash
+    }
+
+    /// The object directory that is written to.
+    pub(super) fn dir(&self) -> &Path {
+        self.loose.path()
+    }
+
+    pub(super) fn is_persisted(&self) -> bool {
+        self.pending.borrow().is_empty()
+    }
+
+    pub(super) fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
+        let mut content = Vec::new();
+        self.find(id, Kind::Commit, &mut content)?;
+        let damaged = |error: gix::Error| StoreError::Damaged { id, found: error.to_string() };
+        let commit = gix::objs::CommitRef::from_bytes(&content, self.hash).map_err(damaged)?;
+        let signature = |by: Result<gix::actor::SignatureRef<'_>, gix::Error>| {
+            let by = by.map_err(damaged)?;
+            let gix::date::Time { seconds, offset } = by.time().map_err(damaged)?;
+            Ok(Signature { name: by.name.to_vec(), email: by.email.to_vec(), seconds, offset })
+        };
+        let tree = commit.tree();
+        Ok(Commit {
+            tree: (!tree.is_empty_tree()).then(|| oid_of(&tree)),
+            parents: commit.parents().map(|parent| oid_of(&parent)).collect(),
+            author: signature(commit.author())?,
+            committer: signature(commit.committer())?,
+            message: commit.message.to_vec(),
+        })
+    }
+
+    pub(super) fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError> {
+        if commit.tree.is_none() {
+            self.write_empty_tree()?;
+        }
+        let mut content = Vec::new();
+        self.encode(commit, &mut content)?;
+        self.write(Kind::Commit, &content)
+    }
+
+    /// Writes the empty tree if it has no loose file. gix and git know that object without reading it, but `git fsck`
+    /// misses it. No pack is searched for it: that costs more than writing it once again after a gc.
+    pub(super) fn write_empty_tree(&self) -> Result<(), StoreError> {
+        // Where it is there it is not synced again: its loss in a power cut harms nothing but fsck's report.
+        if self.loose.contains(&gix::ObjectId::empty_tree(self.hash)) {
+            return Ok(());
+        }
+        self.write(Kind::Tree, b"").map(drop)
+    }
+
+    pub(super) fn write_files(&self, files: &[(String, Vec<u8>)]) -> Result<Oid, StoreError> {
+        let refused = |name: &str| StoreError::Io {
+            what: format!("a tree cannot hold a file named '{}'", shown(name)),
+            source: ErrorKind::InvalidInput.into(),
+        };
+        let mut entries = Vec::with_capacity(files.len());
+        for (name, _) in files {
+            // git's own rules for what may be checked out: no slash, no NUL, no `.git` in any of its disguises.
+            gix::validate::path::component(name.as_str().into(), None, Default::default())
+                .map_err(|_| refused(name))?;
+        }
+        for (name, content) in files {
+            entries.push(gix::objs::tree::Entry {
+                mode: gix::objs::tree::EntryKind::Blob.into(),
+                filename: name.as_str().into(),
+                oid: self.object_id(self.write(Kind::Blob, content)?)?,
+            });
+        }
+        entries.sort();
+        if let Some(pair) = entries.windows(2).find(|pair| pair[0].filename == pair[1].filename) {
+            return Err(refused(&pair[0].filename.to_string()));
+        }
+        let mut content = Vec::new();
+        gix::objs::Tree { entries }
+            .write_to(&mut content)
+            .map_err(durable::unreadable("encode a tree for", self.dir()))?;
+        self.write(Kind::Tree, &content)
+    }
+
+    pub(super) fn file_names(&self, tree: Oid) -> Result<Vec<String>, StoreError> {
+        let mut content = Vec::new();
+        self.find(tree, Kind::Tree, &mut content)?;
+        let parsed = gix::objs::TreeRef::from_bytes(&content, self.hash)
+            .map_err(|error| StoreError::Damaged { id: tree, found: error.to_string() })?;
+        Ok(parsed.entries.iter().map(|entry| entry.filename.to_string()).collect())
+    }
+
+    /// Syncs what was written since the last call, and the directories that name it.
+    pub(super) fn persist(&self, durability: Durability) -> Result<(), StoreError> {
+        let pending = self.pending.take();
+        if durability == Durability::Process {
+            return Ok(());
+        }
+        let mut dirs = BTreeSet::new();
+        for object in &pending {
+            let file = File::open(&object.path).map_err(durable::unreadable("open", &object.path))?;
+            durable::sync_file(&file, &object.path, durability)?;
+            dirs.extend(object.path.parent());
+            if object.dir_is_new {
+                dirs.insert(self.dir());
+            }
+        }
+        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, durability))
+    }
+
+    pub(super) fn commits_with_prefix(&self, prefix: &str) -> Result<Vec<Oid>, StoreError> {
+        let padded = format!("{:0<width$}", prefix.to_ascii_lowercase(), width = self.hash.len_in_hex());
+        let id = gix::ObjectId::from_hex(padded.as_bytes());
+        // Too short, too long, or not hex: nothing has such an id.
+        let Some(prefix) = id.ok().and_then(|id| gix::hash::Prefix::new(&id, prefix.len()).ok()) else {
+            return Ok(Vec::new());
+        };
+        let failed = |error| gix_failed("search", self.dir(), &error);
+        let mut found = HashSet::new();
+        let mut commits = BTreeSet::new();
+        for store in self.stores()? {
+            store.lookup_prefix(prefix, Some(&mut found)).map_err(failed)?;
+            for id in found.drain() {
+                let header = store.try_header(&id).map_err(failed)?;
+                if header.is_some_and(|header| header.kind == Kind::Commit) {
+                    commits.insert(oid_of(&id));
+                }
+            }
+        }
+        Ok(commits.into_iter().collect())
+    }
+
+    /// See [`super::GitStore::sweep_temporaries`].
+    pub(super) fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
+        let failed = || durable::unreadable("list", self.dir());
+        let mut swept = 0;
+        for entry in fs::read_dir(self.dir()).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            if !entry.file_name().to_string_lossy().starts_with(".tmp") {
+                continue;
+            }
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let is_old = modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > max_age));
+            if is_old && fs::remove_file(entry.path()).is_ok() {
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Appends the content of a commit object.
+    pub(super) fn encode(&self, commit: &Commit, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        let signature = |by: &Signature| gix::actor::Signature {
+            name: by.name.as_slice().into(),
+            email: by.email.as_slice().into(),
+            time: gix::date::Time::new(by.seconds, by.offset),
+        };
+        let tree = commit.tree.map_or_else(|| Ok(gix::ObjectId::empty_tree(self.hash)), |tree| self.object_id(tree))?;
+        gix::objs::Commit {
+            tree,
+            parents: commit.parents.iter().map(|&parent| self.object_id(parent)).collect::<Result<_, _>>()?,
+            author: signature(&commit.author),
+            committer: signature(&commit.committer),
+            encoding: None,
+            message: commit.message.as_slice().into(),
+            extra_headers: Vec::new(),
+        }
+        .write_to(out)
+        .map_err(durable::unreadable("encode a commit for", self.dir()))
+    }
+
+    pub(super) fn hash_of(&self, kind: Kind, content: &[u8]) -> Result<Oid, StoreError> {
+        let id = gix::objs::compute_hash(self.hash, kind, content);
+        Ok(oid_of(&id.map_err(|error| gix_failed("hash an object for", self.dir(), &error))?))
+    }
+
+    /// Writes a loose object unless it is there, and notes that it is to be made durable.
+    fn write(&self, kind: Kind, content: &[u8]) -> Result<Oid, StoreError> {
+        let id = self.hash_of(kind, content)?;
+        let object = self.object_id(id)?;
+        let path = self.loose.object_path(&object);
+        // An empty file is what a power cut leaves of an object that was not synced.
+        let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
+        let mut dir_is_new = false;
+        if !is_there {
+            dir_is_new = path.parent().is_some_and(|dir| !dir.exists());
+            self.loose
+                .write_buf_with_known_id(kind, content, object)
+                .map_err(|error| gix_failed("write an object below", self.dir(), &error))?;
+        }
+        self.pending.borrow_mut().push(Pending { path, dir_is_new });
+        Ok(id)
+    }
+
+    /// Peels tags down to a commit. What is neither is returned as its kind.
+    pub(super) fn peel(&self, mut id: Oid) -> Result<Result<Oid, Kind>, StoreError> {
+        /// Deeper than anybody nests tags.
+        const DEEPEST: u32 = 16;
+        for _ in 0..DEEPEST {
+            let mut content = Vec::new();
+            match self.find_any(id, &mut content)? {
+                Kind::Commit => return Ok(Ok(id)),
+                Kind::Tag => {
+                    let tag = gix::objs::TagRefIter::from_bytes(&content, self.hash).target_id();
+                    id = oid_of(&tag.map_err(|error| StoreError::Damaged { id, found: error.to_string() })?);
+                }
+                kind => return Ok(Err(kind)),
+            }
+        }
+        Ok(Err(Kind::Tag))
+    }
+
+    /// Reads an object of one kind into `out`.
+    fn find(&self, id: Oid, kind: Kind, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self.find_any(id, out)? {
+            found if found == kind => Ok(()),
+            found => Err(StoreError::Damaged { id, found: format!("it is a {found}, not a {kind}") }),
+        }
+    }
+
+    /// Reads an object into `out`.
+    fn find_any(&self, id: Oid, out: &mut Vec<u8>) -> Result<Kind, StoreError> {
+        let object = self.object_id(id)?;
+        let failed = |error: gix::Error| match error.downcast_any_ref::<io::Error>() {
+            Some(io) => StoreError::Io { what: format!("cannot read object {id}"), source: io.kind().into() },
+            None => StoreError::Damaged { id, found: error.to_string() },
+        };
+        if self.stores.get().is_none()
+            && let Some(found) = self.loose.try_find(&object, out).map_err(failed)?
+        {
+            return Ok(found.kind);
+        }
+        for store in self.stores()? {
+            if let Some(found) = store.try_find(&object, out).map_err(failed)? {
+                return Ok(found.kind);
+            }
+        }
+        Err(StoreError::Missing { id })
+    }
+
+    /// gix's form of an id. One of the wrong length names nothing here.
+    fn object_id(&self, id: Oid) -> Result<gix::ObjectId, StoreError> {
+        let object = gix::ObjectId::try_from(id.as_bytes()).ok();
+        object.filter(|object| object.kind() == self.hash).ok_or(StoreError::Missing { id })
+    }
+}

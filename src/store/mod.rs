@@ -1,0 +1,212 @@
+//! Storage: objects, refs and locks of one git repository, in plain types.
+//!
+//! The store knows nothing of tasks or rules. It offers what the ledger is made of: reading and writing git
+//! objects, a compare-and-swap of one ref, the all-or-nothing creation of many, and shard locks. Two
+//! implementations: [`git`] for real repositories, [`memory`] for tests that count operations.
+//!
+//! Architecture invariant: nothing below `store/` imports `protocol` or `ledger`, and nothing outside
+//! `store/git*` names gix.
+
+pub mod durable;
+pub mod git;
+pub mod lock;
+pub mod memory;
+
+use std::path::PathBuf;
+
+pub use crate::commit::{Commit, Signature};
+use crate::id::{Oid, RefName};
+
+/// How strongly an acknowledged record is kept (`pm.durability`; design, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Survives a power cut: objects, refs and the directories that name them are synced.
+    #[default]
+    Power,
+    /// Survives the death of the process only; for throwaway ledgers.
+    Process,
+}
+
+/// How a compare-and-swap ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Swap {
+    /// The ref now holds the new value, durably.
+    Done,
+    /// The ref was not at the expected value, and was left alone.
+    HeadMoved {
+        /// Where the ref is instead; `None` when it does not exist.
+        actual: Option<Oid>,
+    },
+}
+
+/// How the creation of many refs ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Publish {
+    /// All refs were created, durably. `shadowed` lists refs that plain git created at the same moment as
+    /// loose files, with another value: those hide the published ones.
+    Done {
+        /// The hidden refs, normally none.
+        shadowed: Vec<RefName>,
+    },
+    /// These refs exist already; nothing was published.
+    Taken {
+        /// The refs that exist.
+        names: Vec<RefName>,
+    },
+}
+
+/// How a shard is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Many may read what it guards.
+    Shared,
+    /// One may move what it guards.
+    Exclusive,
+}
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no repository that pm can use.
+    #[error("{reason}")]
+    Unusable {
+        /// What was found, and the next safe step.
+        reason: String,
+    },
+    /// The repository, or a part of it, may not be written (permissions, a read-only file system).
+    #[error("{} cannot be written: {source}", path.display())]
+    ReadOnly {
+        /// What could not be written.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An object that something points at is not there.
+    #[error("object {id} is missing from the object store")]
+    Missing {
+        /// The object.
+        id: Oid,
+    },
+    /// An object is there but is not what it should be.
+    #[error("object {id} cannot be used: {found}")]
+    Damaged {
+        /// The object.
+        id: Oid,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// What a person named is no commit here.
+    #[error("'{rev}' names no commit: {found}")]
+    NoCommit {
+        /// What was given, shortened and made printable.
+        rev: String,
+        /// What was found instead.
+        found: String,
+    },
+    /// A ref's file holds no object id.
+    #[error("ref {name} does not hold an object id (found '{found}')")]
+    BrokenRef {
+        /// The ref.
+        name: RefName,
+        /// What it holds, shortened and made printable.
+        found: String,
+    },
+    /// A lock was not free within the time allowed.
+    #[error("{} is still locked after {waited_ms} ms", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this process waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The new value was put in place but could not be made durable: it may not survive a power cut.
+    #[error("{name} was moved, but syncing it failed: {source}")]
+    RecordedUnknown {
+        /// The ref, or the first of a batch.
+        name: RefName,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Any other failure of the file system or of the object store.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// One row of a listing: a ref, and its value or what is wrong with it.
+pub type RefRow = (RefName, Result<Oid, StoreError>);
+
+/// Objects, refs and locks of one repository.
+///
+/// Every method reads afresh: a store never answers from what it saw earlier.
+pub trait Store {
+    /// Reads one commit.
+    ///
+    /// # Errors
+    /// `Missing`, or `Damaged` for an object of another kind or one that cannot be parsed.
+    fn read_commit(&self, id: Oid) -> Result<Commit, StoreError>;
+
+    /// Writes one commit as a loose object and returns its id. Not durable before [`Store::persist`].
+    fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError>;
+
+    /// Writes a tree of plain files and returns its id. Not durable before [`Store::persist`].
+    /// Names must be unique, non-empty, and hold no `/` or NUL.
+    fn write_files(&self, files: &[(String, Vec<u8>)]) -> Result<Oid, StoreError>;
+
+    /// The names of the entries of a tree, in its order.
+    fn file_names(&self, tree: Oid) -> Result<Vec<String>, StoreError>;
+
+    /// Makes every object written so far durable, as far as [`Durability`] asks.
+    fn persist(&self) -> Result<(), StoreError>;
+
+    /// Starts a pack, for batches of thousands of commits.
+    fn begin_pack(&self) -> Result<Box<dyn Pack + '_>, StoreError>;
+
+    /// The ids of the commits that start with these hex digits (at least four), sorted.
+    fn commits_with_prefix(&self, prefix: &str) -> Result<Vec<Oid>, StoreError>;
+
+    /// Where a ref points, read in git's own order: loose file first, then packed-refs.
+    fn tip(&self, name: &RefName) -> Result<Option<Oid>, StoreError>;
+
+    /// All refs below a prefix that ends in `/`, sorted by name. Loose refs are read before packed ones, so
+    /// that a concurrent `pack-refs` hides none.
+    fn tips(&self, prefix: &str) -> Result<Vec<RefRow>, StoreError>;
+
+    /// Takes the locks of these shards in index order (each at most once), waiting at most
+    /// [`lock::PATIENCE`] in all.
+    ///
+    /// # Errors
+    /// `Locked` when the time ran out.
+    fn lock(&self, shards: &[(u8, Mode)]) -> Result<lock::Held, StoreError>;
+
+    /// Moves one ref from `expected` (`None`: it must not exist) to `new`, durably.
+    ///
+    /// The caller holds the ref's shard exclusively (`held`) and has called [`Store::persist`]; both are
+    /// asserted.
+    fn compare_and_swap(
+        &self,
+        held: &lock::Held,
+        name: &RefName,
+        expected: Option<Oid>,
+        new: Oid,
+    ) -> Result<Swap, StoreError>;
+
+    /// Creates many refs with one rename, durably: all or nothing, whatever is killed when. The caller holds
+    /// every shard of `refs` exclusively.
+    fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError>;
+}
+
+/// A pack being written. Dropped unfinished, it leaves nothing behind.
+pub trait Pack {
+    /// Adds a commit and returns its id.
+    fn add(&mut self, commit: &Commit) -> Result<Oid, StoreError>;
+
+    /// Writes pack and index, durably, and makes their objects visible.
+    fn finish(self: Box<Self>) -> Result<(), StoreError>;
+}
