@@ -1,6 +1,68 @@
-//! `pm`: a task ledger inside a git repository.
+//! `pm`: a task ledger inside a git repository. Every record is a commit, every task is a ref, every decision is
+//! a compare-and-swap on that ref.
+//!
+//! Data flows one way: `cli -> command -> ledger -> { protocol, store }`.
+//!
+//! - [`protocol`]: the rules, pure. [`store`]: objects, refs, locks. Neither knows the other.
+//! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
+//! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
+//! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
+pub mod cli;
+pub mod clock;
+pub mod command;
 pub mod commit;
+pub mod config;
+pub mod demo;
+pub mod error;
+pub mod exit_code;
+pub mod git_program;
 pub mod id;
+pub mod ledger;
+pub mod output;
 pub mod protocol;
+pub mod session;
 pub mod store;
+
+use std::process::ExitCode as Exit;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::error::Error;
+use crate::exit_code::ExitCode;
+use crate::output::{Color, Output};
+
+/// Runs one command line; `name` is what the program was called as.
+pub fn main(name: &'static str) -> Exit {
+    let matches = cli::Cli::command().bin_name(name).try_get_matches();
+    let cli = match matches.and_then(|matches| cli::Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return Exit::from(wrong_call(&error).number()),
+    };
+    match cli.command.run(&cli.global) {
+        Ok(code) => Exit::from(code.number()),
+        Err(error) => {
+            cli.global.output().error(&error);
+            Exit::from(error.exit_code().number())
+        }
+    }
+}
+
+/// Says what is wrong with a command line, or the help that was asked for.
+fn wrong_call(error: &clap::Error) -> ExitCode {
+    // The options were not understood, so whether JSON is wanted must be looked up by hand.
+    let json = std::env::args_os().any(|arg| arg == "--json");
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            Output::new(false, false, Color::Auto).raw(&error.render().to_string());
+            ExitCode::Done
+        }
+        _ => {
+            let text = error.render().to_string();
+            let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim()).to_owned();
+            Output::new(json, false, Color::Auto).error(&Error::Usage(text));
+            ExitCode::Usage
+        }
+    }
+}

@@ -1,3 +1,5 @@
 //! `pm`: parse, run, exit.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    pm::main("pm")
+}

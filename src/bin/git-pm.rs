@@ -1,3 +1,5 @@
-//! `pm`: parse, run, exit.
+//! `git pm …`: the same program under the name that git looks for.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    pm::main("git pm")
+}

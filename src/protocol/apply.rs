@@ -161,23 +161,16 @@ fn held_by(at: &StatusAt, record: &Record) -> Result<(), Invalid> {
     })
 }
 
-fn heartbeat(
-    mut state: TaskState,
-    id: RecordId,
-    record: &Record,
-    beat: &Heartbeat,
-) -> Result<TaskState, Invalid> {
+fn heartbeat(mut state: TaskState, id: RecordId, record: &Record, beat: &Heartbeat) -> Result<TaskState, Invalid> {
     let at = claim(&state, "heartbeat")?;
     state.pending = match (&state.pending, beat.preempt) {
         (Pending::Nothing, false) => {
             held_by(at, record)?;
             Pending::Nothing
         }
-        (Pending::Nothing, true) => Pending::Preempt {
-            by: record.agent.clone(),
-            synthetic: false,
-            reported: state.proof().is_some(),
-        },
+        (Pending::Nothing, true) => {
+            Pending::Preempt { by: record.agent.clone(), synthetic: false, reported: state.proof().is_some() }
+        }
         (Pending::Synthetic { by, reported }, true) if *by == record.agent => {
             Pending::Preempt { by: by.clone(), synthetic: true, reported: *reported }
         }
@@ -222,13 +215,8 @@ fn status(mut state: TaskState, id: RecordId, record: &Record, status: &Status) 
         }
     }
     state.pending = Pending::Nothing;
-    state.status = Some(StatusAt {
-        id,
-        seq: record.seq,
-        agent: record.agent.clone(),
-        at: record.at,
-        status: status.clone(),
-    });
+    state.status =
+        Some(StatusAt { id, seq: record.seq, agent: record.agent.clone(), at: record.at, status: status.clone() });
     Ok(state)
 }
 

@@ -350,9 +350,8 @@ fn take_task(fields: &mut Fields, subject: &str) -> Result<Task, DecodeError> {
         sticky: fields.flag("Sticky")?,
         workdir: fields.text("Workdir")?,
         ttl: fields.optional("Ttl")?,
-        max_attempts: fields.parsed("Max-Attempts", |text| {
-            u32::try_from(decimal(text)?).map_err(|_| BadValue("a smaller number"))
-        })?,
+        max_attempts: fields
+            .parsed("Max-Attempts", |text| u32::try_from(decimal(text)?).map_err(|_| BadValue("a smaller number")))?,
         labels: fields.all("Label")?,
     })
 }

@@ -3,9 +3,7 @@
 //! The answer is a list of drafts. A draft lacks what only the moment of writing knows (links, seq, clock,
 //! nonce); [`Draft::into_record`] adds those. Refusals are judged in one order: 16, 6, 12, then the others.
 
-use super::record::{
-    ClockReading, Content, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl,
-};
+use super::record::{ClockReading, Content, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl};
 use super::refusal::{HeldBy, Refusal, Unmet, Verb};
 use super::state::{Claim, TaskState};
 use crate::id::{AgentId, RecordId};
@@ -188,19 +186,14 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
                 if !facts.unmet.is_empty() {
                     return Err(Refusal::DependenciesOpen { open: facts.unmet.to_vec() });
                 }
-                let status =
-                    Status { attempt: now.attempt + 1, ttl: ttl.or(state.task.ttl), ..next(Phase::Working) };
+                let status = Status { attempt: now.attempt + 1, ttl: ttl.or(state.task.ttl), ..next(Phase::Working) };
                 Ok(vec![draft(facts.agent, status)])
             }
             _ => Err(Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: None }),
         };
     };
 
-    let held = || HeldBy {
-        holder: claim.holder.clone(),
-        claim: claim.id,
-        yours: claim.holder == *facts.agent,
-    };
+    let held = || HeldBy { holder: claim.holder.clone(), claim: claim.id, yours: claim.holder == *facts.agent };
     match intent {
         Intent::Claim { .. } => {
             Err(Refusal::WrongPhase { verb: Verb::Claim, phase: Phase::Working, held: Some(held()) })
@@ -232,7 +225,8 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             if state.tip != *observed {
                 return Err(Refusal::RaceLost { held: Some(held()) });
             }
-            let next = Status { context: None, mark: Some(Mark::Reclaimed), reason: reason.clone(), ..next(Phase::New) };
+            let next =
+                Status { context: None, mark: Some(Mark::Reclaimed), reason: reason.clone(), ..next(Phase::New) };
             Ok(swept(state, next, facts.agent, *max_attempts))
         }
         Intent::Reclaim { claim: pinned, reason } => {

@@ -1,0 +1,274 @@
+//! `pm bulk-plan`: many tasks, all or nothing.
+
+use std::collections::HashMap;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::read_text;
+use crate::error::{Error, Result};
+use crate::id::{Queue, RefName, Slug};
+use crate::ledger::Ledger;
+use crate::ledger::batch::{DependsOn, Planned, repeated_slugs};
+use crate::protocol::record::{Label, Priority};
+use crate::protocol::text;
+use crate::session::Session;
+
+/// Plan many tasks at once, all or nothing
+///
+/// The input is a JSON array, or one JSON object a line, of {slug, title, text, depends_on, depends_on_slugs,
+/// priority, labels}. Slugs resolve inside the batch, in any order, or to tasks that exist. The whole input is
+/// checked first. A slug that exists with the same definition is skipped, so a batch can be run again; one with
+/// another definition is refused. Prints <id> <slug> created|skipped for each task.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The plan, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    input: String,
+    /// The queue of all tasks; else pm.queue, else default
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<Queue>,
+    /// Take slugs that exist as they are, whatever their definition
+    #[arg(long)]
+    accept_existing: bool,
+}
+
+/// One task of the input. A field that this build does not know is an error: ignoring it would plan another task
+/// than was asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    slug: Option<String>,
+    title: Option<String>,
+    text: Option<String>,
+    #[serde(default)]
+    depends_on: Vec<String>,
+    #[serde(default)]
+    depends_on_slugs: Vec<String>,
+    priority: Option<u64>,
+    #[serde(default)]
+    labels: Vec<String>,
+}
+
+impl Args {
+    /// Plans the batch.
+    ///
+    /// # Errors
+    /// 2 with every fault and its line, 4 with every difference, 11 with a cycle.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let queue = session.queue(self.queue.as_ref())?;
+        let input = read_text(&self.input)?;
+        let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
+        let batch = read_batch(&session.ledger(), &queue, &input, what)?;
+        let bar = progress_bar(session, batch.len());
+        let mut progress = |built| bar.set_position(built as u64);
+        let batched = session.writer().create_all(&queue, &batch, self.accept_existing, &mut progress);
+        bar.finish_and_clear();
+        let batched = batched?;
+        for name in &batched.shadowed {
+            session.out.warning(&format!(
+                "{name} was created by plain git at the same moment with another value, which hides the planned task; `pm verify` shows it"
+            ));
+        }
+        let verb = |created| if created { "created" } else { "skipped" };
+        let rows = batch.iter().zip(&batched.placed);
+        session.out.result(
+            || {
+                let row = |(planned, placed): (&Planned, &crate::ledger::batch::Placed)| -> Value {
+                    json!({"task": placed.task, "slug": planned.slug, "outcome": verb(placed.created)})
+                };
+                let created = batched.placed.iter().filter(|placed| placed.created).count();
+                json!({
+                    "queue": queue,
+                    "tasks": rows.clone().map(row).collect::<Vec<_>>(),
+                    "created": created,
+                    "skipped": batched.placed.len() - created,
+                })
+            },
+            || {
+                let row = |(planned, placed): (&Planned, &crate::ledger::batch::Placed)| {
+                    format!("{}\t{}\t{}", placed.task, planned.slug, verb(placed.created))
+                };
+                rows.clone().map(row).collect::<Vec<_>>().join("\n")
+            },
+        );
+        Ok(())
+    }
+}
+
+fn progress_bar(session: &Session, tasks: usize) -> ProgressBar {
+    if !session.out.shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(tasks as u64);
+    if let Ok(style) = ProgressStyle::with_template("planning {bar:40} {pos}/{len}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Reads and checks the whole input; every fault is listed with its line.
+fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Result<Vec<Planned>> {
+    let mut faults = Vec::new();
+    let lines = parse(input, &mut faults);
+    let mut batch = Vec::with_capacity(lines.len());
+    let mut wanted = Vec::with_capacity(lines.len());
+    for (line, entry) in lines {
+        match checked(line, &entry) {
+            Ok(planned) => {
+                batch.push(planned);
+                wanted.push(entry);
+            }
+            Err(wrong) => faults.extend(wrong),
+        }
+    }
+    faults.extend(repeated_slugs(&batch));
+    if !faults.is_empty() {
+        return Err(Error::BadInput { what: what.to_owned(), faults });
+    }
+    let index: HashMap<Slug, usize> = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
+    let mut graph_faults = Vec::new();
+    for (planned, entry) in batch.iter_mut().zip(&wanted) {
+        link(ledger, queue, &index, planned, entry, &mut graph_faults)?;
+    }
+    if graph_faults.is_empty() {
+        return Ok(batch);
+    }
+    Err(Error::InvalidGraph(format!("{what} cannot be used, nothing was written:\n  {}", graph_faults.join("\n  "))))
+}
+
+/// The entries of the input with the lines on which they begin.
+fn parse(input: &str, faults: &mut Vec<String>) -> Vec<(usize, Line)> {
+    let mut entries = Vec::new();
+    let mut push = |line: usize, entry: serde_json::Result<Line>| match entry {
+        Ok(entry) => entries.push((line, entry)),
+        Err(error) => {
+            // Within an array serde counts from the array's start; a line of its own always says 1.
+            let line = if error.line() > 1 { error.line() } else { line };
+            faults.push(format!("line {line}: {}", plain(&error)));
+        }
+    };
+    if input.trim_start().starts_with('[') {
+        match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(input) {
+            Ok(raw) => {
+                for value in raw {
+                    let offset = value.get().as_ptr() as usize - input.as_ptr() as usize;
+                    let line = input[..offset].bytes().filter(|b| *b == b'\n').count() + 1;
+                    push(line, serde_json::from_str(value.get()));
+                }
+            }
+            Err(error) => push(1, Err(error)),
+        }
+    } else {
+        for (number, line) in input.lines().enumerate() {
+            if !line.trim().is_empty() {
+                push(number + 1, serde_json::from_str(line));
+            }
+        }
+    }
+    if entries.is_empty() && faults.is_empty() {
+        faults.push("there is no task in it".to_owned());
+    }
+    entries
+}
+
+/// serde's message without its own position, which counts within one entry.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
+/// Checks one entry by itself.
+fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<String>> {
+    let mut faults = Vec::new();
+    let mut fault = |error: String| faults.push(format!("line {line}: {error}"));
+    let title = match entry.title.as_deref().map(text::checked_title) {
+        Some(Ok(title)) => Some(title),
+        Some(Err(error)) => {
+            fault(error.to_string());
+            None
+        }
+        None => {
+            fault("it has no title".to_owned());
+            None
+        }
+    };
+    let slug = match (&entry.slug, &title) {
+        (Some(slug), _) => slug.parse().map_err(|error: crate::id::NameError| fault(error.to_string())).ok(),
+        (None, title) => title.as_deref().map(Slug::from_title),
+    };
+    let body = entry.text.as_deref().map_or(Ok(None), text::checked_body).unwrap_or_else(|error| {
+        fault(error.to_string());
+        None
+    });
+    let priority = entry.priority.map_or(Ok(Priority::default()), Priority::try_from).unwrap_or_else(|error| {
+        fault(format!("its priority is {error}"));
+        Priority::default()
+    });
+    let mut labels: Vec<Label> = Vec::new();
+    for label in &entry.labels {
+        match label.parse() {
+            Ok(label) => labels.push(label),
+            Err(error) => fault(format!("'{}' is {error}", crate::id::shown(label))),
+        }
+    }
+    labels.sort();
+    labels.dedup();
+    match (slug, title) {
+        (Some(slug), Some(title)) if faults.is_empty() => {
+            Ok(Planned { line, slug, title, body, priority, labels, depends_on: Vec::new() })
+        }
+        _ => Err(faults),
+    }
+}
+
+/// Resolves the dependencies of one entry: inside the batch first, else to tasks that exist.
+fn link(
+    ledger: &Ledger<'_>,
+    queue: &Queue,
+    index: &HashMap<Slug, usize>,
+    planned: &mut Planned,
+    entry: &Line,
+    faults: &mut Vec<String>,
+) -> Result<()> {
+    let line = planned.line;
+    let mut depends_on = Vec::new();
+    for asked in &entry.depends_on_slugs {
+        let Ok(slug) = asked.parse::<Slug>() else {
+            faults.push(format!("line {line}: depends on '{}', which is no slug", crate::id::shown(asked)));
+            continue;
+        };
+        if slug == planned.slug {
+            faults.push(format!("line {line}: {slug} depends on itself"));
+            continue;
+        }
+        match index.get(&slug) {
+            Some(other) => depends_on.push(DependsOn::Batch(*other)),
+            None => match ledger.state(&RefName::of_task(queue, &slug))? {
+                Some(state) => match ledger.check_dependency(&state) {
+                    Ok(()) => depends_on.push(DependsOn::Task(state.id)),
+                    Err(error) => faults.push(format!("line {line}: {error}")),
+                },
+                None => faults.push(format!("line {line}: depends on {slug}, which is neither here nor in {queue}")),
+            },
+        }
+    }
+    for asked in &entry.depends_on {
+        match ledger.find(asked, queue).and_then(|found| ledger.check_dependency(&found.state).map(|()| found)) {
+            Ok(found) => depends_on.push(DependsOn::Task(found.state.id)),
+            Err(error @ (Error::UnknownTask { .. } | Error::InvalidGraph(_) | Error::Usage(_))) => {
+                faults.push(format!("line {line}: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut seen = Vec::with_capacity(depends_on.len());
+    for dependency in depends_on {
+        if !seen.contains(&dependency) {
+            seen.push(dependency);
+        }
+    }
+    planned.depends_on = seen;
+    Ok(())
+}

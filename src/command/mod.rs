@@ -1,0 +1,218 @@
+//! The subcommands, one file each: its arguments, whose doc comments are the manual, and its `run`.
+//!
+//! Here is only what several of them share: how a task and a claim are named, and how tasks are listed.
+
+pub mod bulk_plan;
+pub mod completions;
+pub mod context_id;
+pub mod demo;
+pub mod executing;
+pub mod finished;
+pub mod heartbeat;
+pub mod list;
+pub mod log;
+pub mod man;
+pub mod next;
+pub mod owned;
+pub mod plan;
+pub mod pull;
+pub mod queues;
+pub mod reclaim;
+pub mod release;
+pub mod report;
+pub mod show;
+pub mod status;
+pub mod sweep;
+pub mod verify;
+
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::id::{Queue, RecordId};
+use crate::ledger::Ledger;
+use crate::ledger::append::Appended;
+use crate::ledger::find::Found;
+use crate::ledger::resolve::{Damage, place};
+use crate::output::{Output, span};
+use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::state::TaskState;
+use crate::protocol::view::{self, Moment};
+use crate::session::Session;
+
+/// Which task is meant.
+#[derive(Debug, clap::Args)]
+pub struct TaskArgs {
+    /// The task: its id, <queue>/<slug>, a slug in the queue, or the first 4 or more digits of its id
+    #[arg(long, value_name = "TASK")]
+    pub task: String,
+    /// The queue that a bare slug is looked up in; else pm.queue, else default
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<Queue>,
+}
+
+impl TaskArgs {
+    /// Finds the task.
+    fn find(&self, session: &Session, ledger: &Ledger<'_>) -> Result<Found> {
+        ledger.find(&self.task, &session.queue(self.queue.as_ref())?)
+    }
+}
+
+/// Which claim is meant.
+#[derive(Debug, clap::Args)]
+pub struct ClaimArgs {
+    /// The claim that proves the holder, whatever the agent id; else $PM_CLAIM
+    #[arg(long, value_name = "SHA")]
+    pub claim: Option<RecordId>,
+}
+
+impl ClaimArgs {
+    /// The claim that was named, if one was.
+    fn named(&self) -> Result<Option<RecordId>> {
+        if self.claim.is_some() {
+            return Ok(self.claim);
+        }
+        match std::env::var("PM_CLAIM").ok().filter(|claim| !claim.is_empty()) {
+            Some(claim) => claim.parse().map(Some).map_err(|error| Error::Usage(format!("$PM_CLAIM: {error}"))),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Free text from an option or a file.
+#[derive(Debug, clap::Args)]
+pub struct TextArgs {
+    /// The text
+    #[arg(long, value_name = "TEXT", conflicts_with = "text_file")]
+    pub text: Option<String>,
+    /// A file that holds the text, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub text_file: Option<String>,
+}
+
+impl TextArgs {
+    /// The text, raw.
+    fn read(&self) -> Result<Option<String>> {
+        match (&self.text, &self.text_file) {
+            (Some(text), _) => Ok(Some(text.clone())),
+            (None, Some(file)) => read_text(file).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Reads a whole text file, or standard input for `-`.
+fn read_text(file: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    if file == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).map_err(Error::io("reading standard input"))?;
+    } else {
+        bytes = std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))?;
+    }
+    String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{file} is not UTF-8 text; attach it as a file instead")))
+}
+
+/// Prints the record that an append left behind.
+fn print_appended(out: &Output, appended: &Appended, text: impl FnOnce() -> String) {
+    let (id, record) = appended.last();
+    let value = || {
+        let mut value = view::record(*id, record, &[]);
+        if appended.coalesced {
+            value["coalesced"] = json!(true);
+        }
+        value
+    };
+    out.result(value, text);
+}
+
+/// Names every task that cannot be read: on stderr, never in silence.
+fn warn_damaged(out: &Output, damaged: &[Damage]) {
+    for damage in damaged {
+        out.warning(&format!("{} was left out: {}", damage.name, damage.error));
+    }
+}
+
+/// The damaged tasks in a JSON listing.
+fn damaged_json(damaged: &[Damage]) -> Vec<Value> {
+    damaged.iter().map(|damage| json!({"ref": damage.name, "found": damage.error.to_string()})).collect()
+}
+
+/// Judges leases as of now, from this machine's clock and what it saw before; writes nothing.
+struct Watch {
+    ttl: TtlRule,
+    observations: crate::ledger::observations::Observations,
+    now: Option<Reading>,
+}
+
+impl Watch {
+    fn new(session: &Session) -> Watch {
+        let dir = session.state_dir();
+        Watch {
+            ttl: TtlRule { default: session.config.ttl, force: false },
+            observations: crate::ledger::observations::Observations::load(Path::new(&dir)),
+            now: session.clock.monotonic().map(|now| Reading { start: now, end: now }),
+        }
+    }
+
+    /// The age of a task's tip, and the verdict over its claim if it has one.
+    fn judge(&self, name: &crate::id::RefName, state: &TaskState) -> (Option<u64>, Option<Verdict>) {
+        let Some(now) = self.now else { return (None, None) };
+        let first_seen = self.observations.first_seen_ms(now.end.id, name, state.tip);
+        let age = lease::age(state.clock, now, first_seen);
+        let known = (age != Age::JustSeen).then(|| age.ms());
+        (known, state.claim().map(|claim| lease::judge(age, self.ttl.ttl(claim.ttl))))
+    }
+
+    /// What only now is known about a task.
+    fn moment(&self, name: &crate::id::RefName, state: &TaskState, blocked_by: Vec<String>) -> Moment {
+        let (age_ms, verdict) = self.judge(name, state);
+        let lease_left_ms = verdict.map(|verdict| match verdict {
+            Verdict::Fresh { left_ms } | Verdict::Observing { decides_in_ms: left_ms } => left_ms,
+            Verdict::Stale => 0,
+        });
+        Moment { age_ms, lease_left_ms, blocked_by }
+    }
+}
+
+/// A task in a listing.
+fn list_entry(state: &TaskState, moment: &Moment) -> Value {
+    json!({
+        "task": state.id,
+        "queue": state.task.queue,
+        "slug": state.task.slug,
+        "title": state.task.title,
+        "priority": state.task.priority.get(),
+        "labels": state.task.labels,
+        "state": view::state(state, moment),
+        "updated_at": view::time(state.at),
+    })
+}
+
+/// A task in a table: phase, place, priority, holder and age, title.
+fn list_row(out: &Output, state: &TaskState, moment: &Moment, width: usize) -> String {
+    let held = match (state.claim(), moment.age_ms) {
+        (Some(claim), Some(age)) => format!("  [{}, {} ago]", claim.holder, span(age)),
+        (Some(claim), None) => format!("  [{}]", claim.holder),
+        (None, _) if !moment.blocked_by.is_empty() => format!("  [waits for {}]", moment.blocked_by.join(", ")),
+        (None, _) => String::new(),
+    };
+    let place = place(state).to_string();
+    format!("{} {place:<width$}  p{}  {}{held}", out.phase(state.phase()), state.task.priority.get(), state.task.title)
+}
+
+/// The width of the widest place among some tasks.
+fn place_width<'a>(states: impl Iterator<Item = &'a TaskState>) -> usize {
+    states.map(|state| place(state).to_string().len()).max().unwrap_or(0)
+}
+
+/// The dependencies that a task waits for, as people name them.
+fn blockers(open: &[crate::protocol::refusal::Unmet]) -> Vec<String> {
+    let name = |unmet: &crate::protocol::refusal::Unmet| match &unmet.place {
+        Some((queue, slug)) => format!("{queue}/{slug}"),
+        None => unmet.task.to_string(),
+    };
+    open.iter().map(name).collect()
+}

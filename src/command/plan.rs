@@ -1,0 +1,111 @@
+//! `pm plan`: one task.
+
+use serde_json::json;
+
+use super::TextArgs;
+use crate::clock::Clock;
+use crate::config::duration;
+use crate::error::{Error, Result};
+use crate::id::{Queue, Slug, TaskId};
+use crate::ledger::Ledger;
+use crate::ledger::resolve::place;
+use crate::protocol::record::{Label, Priority, Task, Ttl};
+use crate::protocol::{text, view};
+use crate::session::Session;
+
+/// Plan one task
+///
+/// Creates the task and its first status with one creation of its ref. The slug is derived from the title if it is
+/// not given, so the same title planned twice is refused (exit 4) and a repeated create makes no duplicate.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// One line, at most 200 characters
+    #[arg(long)]
+    title: String,
+    #[command(flatten)]
+    text: TextArgs,
+    /// The queue; else pm.queue, else default
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<Queue>,
+    /// The task's name in its queue; else made from the title
+    #[arg(long)]
+    slug: Option<Slug>,
+    /// Tasks that must be done before this one can be claimed
+    #[arg(long, value_name = "TASK,…", value_delimiter = ',')]
+    depends_on: Vec<String>,
+    /// How urgent: 0 (most) to 4 (least)
+    #[arg(long, value_name = "0-4", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=4))]
+    priority: u64,
+    /// A tag for filtering; may be repeated
+    #[arg(long = "label", value_name = "LABEL")]
+    labels: Vec<Label>,
+    /// The lease of every claim of this task, such as 90, 90s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    ttl: Option<Ttl>,
+    /// Reject the task after this many sweeps in a row without a report; 0 is never
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+}
+
+impl Args {
+    /// Plans the task.
+    ///
+    /// # Errors
+    /// 4, 11, 17; 2 for texts that no record may hold.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let title = text::checked_title(&self.title)?;
+        let body = self.text.read()?.map_or(Ok(None), |body| text::checked_body(&body))?;
+        let queue = session.queue(self.queue.as_ref())?;
+        let slug = self.slug.clone().unwrap_or_else(|| Slug::from_title(&title));
+        let mut labels = self.labels.clone();
+        labels.sort();
+        labels.dedup();
+        let depends_on = self.dependencies(&session.ledger(), &queue, &slug)?;
+        let task = Task {
+            queue,
+            slug,
+            title,
+            created: session.clock.wall_micros(),
+            priority: Priority::try_from(self.priority).map_err(|error| Error::Usage(error.to_string()))?,
+            depends_on,
+            parent: None,
+            spawned_at: None,
+            verifier: None,
+            sticky: false,
+            workdir: None,
+            ttl: self.ttl,
+            max_attempts: self.max_attempts,
+            labels,
+        };
+        let appended = session.writer().create(task, body)?;
+        let [(task_id, task), (status_id, status)] = &appended.records[..] else {
+            unreachable!("a creation is two records");
+        };
+        session.out.result(
+            || json!({"task": view::record(*task_id, task, &[]), "status": view::record(*status_id, status, &[])}),
+            || format!("planned {} as task {task_id}", place(&appended.state)),
+        );
+        Ok(())
+    }
+
+    fn dependencies(&self, ledger: &Ledger<'_>, queue: &Queue, slug: &Slug) -> Result<Vec<TaskId>> {
+        let mut ids = Vec::new();
+        for asked in &self.depends_on {
+            if *asked == slug.as_str() || *asked == format!("{queue}/{slug}") {
+                return Err(Error::InvalidGraph(format!("{queue}/{slug} cannot depend on itself")));
+            }
+            let found = ledger.find(asked, queue).map_err(|error| match error {
+                // Several candidates: the call is ambiguous. None: the graph would have a hole.
+                Error::UnknownTask { asked, because, candidates } if candidates.is_empty() => {
+                    Error::InvalidGraph(format!("a task cannot depend on '{asked}': {because}"))
+                }
+                other => other,
+            })?;
+            ledger.check_dependency(&found.state)?;
+            if !ids.contains(&found.state.id) {
+                ids.push(found.state.id);
+            }
+        }
+        Ok(ids)
+    }
+}

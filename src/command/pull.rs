@@ -1,0 +1,117 @@
+//! `pm pull`: next and executing in one.
+
+use serde_json::{Value, json};
+
+use super::executing::{claimed_text, lease_ms};
+use super::next::{Filter, task_json};
+use super::warn_damaged;
+use crate::config::duration;
+use crate::error::{Error, Result};
+use crate::ledger::append::Appended;
+use crate::ledger::find::Found;
+use crate::protocol::decide::Intent;
+use crate::protocol::record::Ttl;
+use crate::protocol::refusal::Refusal;
+use crate::protocol::view;
+use crate::session::Session;
+
+/// Take the next runnable task
+///
+/// Claims the task that `pm next` would show. When the race for it is lost, another candidate is tried. On an empty
+/// queue nothing is claimed and the exit code is 0: the JSON is null, the text is empty.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    filter: Filter,
+    /// Print assignments for eval: export TASK=… SLUG=… PM_CLAIM=… PM_AGENT_ID=…; empty ones on an empty queue
+    #[arg(long)]
+    shell: bool,
+    /// How many lost races to make up for with another candidate
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    max_retries: u32,
+    /// The lease to ask for, such as 90, 90s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    ttl: Option<Ttl>,
+}
+
+impl Args {
+    /// Takes a task.
+    ///
+    /// # Errors
+    /// 8 when every race was lost.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let taken = self.take(session);
+        if self.shell && !matches!(taken, Ok(Some(_))) {
+            // Also after a failure: a loop that evaluates this must never run the old task again.
+            session.out.raw(&shell("", "", "", session.agent.as_str()));
+        }
+        match taken? {
+            Some(appended) => self.print(session, &appended),
+            None => {
+                if !self.shell {
+                    session.out.result(|| Value::Null, String::new);
+                }
+                session.out.note("nothing is runnable");
+                Ok(())
+            }
+        }
+    }
+
+    /// Claims the first candidate that nobody else takes first.
+    fn take(&self, session: &Session) -> Result<Option<Appended>> {
+        let ledger = session.ledger();
+        let mut losses = 0;
+        loop {
+            let runnable = self.filter.runnable(session, &ledger)?;
+            if losses == 0 {
+                warn_damaged(&session.out, &runnable.damaged);
+            }
+            if runnable.tasks.is_empty() {
+                return Ok(None);
+            }
+            for (name, state) in runnable.tasks {
+                match session.writer().append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
+                    Ok(appended) => return Ok(Some(appended)),
+                    Err(error) if lost(&error) && losses < self.max_retries => losses += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    fn print(&self, session: &Session, appended: &Appended) -> Result<()> {
+        let state = &appended.state;
+        let (claim, record) = appended.last();
+        if self.shell {
+            let agent = session.agent.as_str();
+            session.out.raw(&shell(&state.id.to_string(), state.task.slug.as_str(), &claim.to_string(), agent));
+            return Ok(());
+        }
+        let name = crate::id::RefName::of_task(&state.task.queue, &state.task.slug);
+        let task = task_json(&session.ledger(), &name, state)?;
+        session.out.result(
+            || {
+                json!({"task": task, "claim": view::record(*claim, record, &[]), "fence": state.seq,
+                       "lease_ms": lease_ms(session, state)})
+            },
+            || claimed_text(session, appended),
+        );
+        Ok(())
+    }
+}
+
+/// Whether somebody else was faster: a dependency that was reopened meanwhile counts as that, too.
+fn lost(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Refused {
+            refusal: Refusal::RaceLost { .. } | Refusal::WrongPhase { .. } | Refusal::DependenciesOpen { .. },
+            ..
+        }
+    )
+}
+
+/// Assignments for a shell's eval. Every value is made of characters that need no quotes.
+fn shell(task: &str, slug: &str, claim: &str, agent: &str) -> String {
+    format!("export TASK={task} SLUG={slug} PM_CLAIM={claim} PM_AGENT_ID={agent}\n")
+}

@@ -1,0 +1,51 @@
+//! `pm reclaim`: the operator's override.
+
+use super::{TaskArgs, print_appended};
+use crate::error::Result;
+use crate::id::RecordId;
+use crate::ledger::resolve::place;
+use crate::protocol::decide::Intent;
+use crate::protocol::record::Phase;
+use crate::protocol::text::checked_value;
+use crate::session::Session;
+
+/// Take a task from its holder, by an operator's word
+///
+/// Asks for no TTL. With --if-tip it is a supervisor's own sweep of one task: it succeeds only if nothing was
+/// recorded since that tip was observed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    task: TaskArgs,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// The tip that was observed; refused (exit 8) if the task has moved on
+    #[arg(long, value_name = "SHA")]
+    if_tip: Option<RecordId>,
+}
+
+impl Args {
+    /// Records it.
+    ///
+    /// # Errors
+    /// 6, 8, 16, 17.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let reason = self.reason.as_deref().map(|text| checked_value("the reason", text)).transpose()?;
+        let ledger = session.writer();
+        let found = self.task.find(session, &ledger)?;
+        let intent = match self.if_tip {
+            Some(observed) => Intent::Sweep { observed, reason, max_attempts: session.config.max_attempts },
+            None => Intent::Reclaim { claim: None, reason },
+        };
+        let holder = found.state.claim().map(|claim| claim.holder);
+        let appended = ledger.append(found, intent)?;
+        print_appended(&session.out, &appended, || {
+            let from = holder.map_or(String::new(), |holder| format!(" from {holder}"));
+            let rejected = appended.state.phase() == Some(Phase::Rejected);
+            let then = if rejected { "; rejected after too many attempts" } else { "" };
+            format!("reclaimed {}{from}{then}", place(&appended.state))
+        });
+        Ok(())
+    }
+}

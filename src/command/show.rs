@@ -1,0 +1,146 @@
+//! `pm show`: everything about one task.
+
+use serde_json::{Value, json};
+
+use super::{TaskArgs, Watch, blockers};
+use crate::error::Result;
+use crate::id::RecordId;
+use crate::ledger::Ledger;
+use crate::ledger::find::Found;
+use crate::ledger::resolve::place;
+use crate::output::span;
+use crate::protocol::codec::subject;
+use crate::protocol::record::{Content, Phase, Record};
+use crate::protocol::view::{self, Moment};
+use crate::session::Session;
+
+/// Show everything about one task
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    task: TaskArgs,
+}
+
+/// The records of a chain by kind, oldest first.
+#[derive(Default)]
+struct Life {
+    task: Option<(RecordId, Record)>,
+    statuses: Vec<(RecordId, Record)>,
+    reports: Vec<(RecordId, Record, Vec<String>)>,
+    heartbeats: usize,
+    newest_heartbeat: Option<(RecordId, Record)>,
+}
+
+impl Args {
+    /// Shows it.
+    ///
+    /// # Errors
+    /// 17, 19.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let ledger = session.ledger();
+        let found = self.task.find(session, &ledger)?;
+        let life = read(session, &ledger, &found)?;
+        let state = &found.state;
+        let blocked_by = match state.phase() {
+            Some(Phase::New) => blockers(&ledger.dependencies(&state.task.depends_on)?.unmet),
+            _ => Vec::new(),
+        };
+        let moment = Watch::new(session).moment(&found.name, state, blocked_by);
+        session.out.result(|| to_json(&found, &life, &moment), || to_text(session, &found, &life, &moment));
+        Ok(())
+    }
+}
+
+fn read(session: &Session, ledger: &Ledger<'_>, found: &Found) -> Result<Life> {
+    use crate::store::Store;
+    let mut life = Life::default();
+    for row in ledger.chain(&found.name, found.state.tip) {
+        let (id, record) = row?;
+        match &record.content {
+            Content::Task(_) => life.task = Some((id, record)),
+            Content::Status(_) => life.statuses.push((id, record)),
+            Content::Report(report) => {
+                let names = report.attachments.map_or(Ok(Vec::new()), |tree| session.store.file_names(tree))?;
+                life.reports.push((id, record, names));
+            }
+            Content::Heartbeat(_) => {
+                life.heartbeats += 1;
+                life.newest_heartbeat.get_or_insert((id, record));
+            }
+        }
+    }
+    life.statuses.reverse();
+    life.reports.reverse();
+    Ok(life)
+}
+
+fn to_json(found: &Found, life: &Life, moment: &Moment) -> Value {
+    let record = |(id, record): &(RecordId, Record)| view::record(*id, record, &[]);
+    json!({
+        "task": life.task.as_ref().map(record),
+        "state": view::state(&found.state, moment),
+        "tip": found.state.tip,
+        "ref": found.name,
+        "statuses": life.statuses.iter().map(record).collect::<Vec<_>>(),
+        "reports": life.reports.iter().map(|(id, r, names)| view::record(*id, r, names)).collect::<Vec<_>>(),
+        "heartbeats": life.newest_heartbeat.iter().map(record).collect::<Vec<_>>(),
+        "heartbeat_count": life.heartbeats,
+    })
+}
+
+fn to_text(session: &Session, found: &Found, life: &Life, moment: &Moment) -> String {
+    let state = &found.state;
+    let mut lines = vec![
+        format!("{}  {}", place(state), state.task.title),
+        format!("task      {}", state.id),
+        format!("status    {}", session.out.phase(state.phase()).trim_end()),
+    ];
+    let mut field = |name: &str, value: String| lines.push(format!("{name:<9} {value}"));
+    if let Some(claim) = state.claim() {
+        field("holder", format!("{} (claim {}, fence {})", claim.holder, claim.id, claim.seq));
+        let age = moment.age_ms.map_or("unknown".to_owned(), span);
+        let left = moment.lease_left_ms.map_or("unknown".to_owned(), span);
+        field("lease", format!("{left} left, newest record {age} ago"));
+    }
+    if !moment.blocked_by.is_empty() {
+        field("waits for", moment.blocked_by.join(", "));
+    }
+    field("priority", state.task.priority.get().to_string());
+    if !state.task.labels.is_empty() {
+        let labels: Vec<_> = state.task.labels.iter().map(|label| label.as_str()).collect();
+        field("labels", labels.join(", "));
+    }
+    if !state.task.depends_on.is_empty() {
+        field("after", state.task.depends_on.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n          "));
+    }
+    field("ref", found.name.to_string());
+    if let Some(body) = life.task.as_ref().and_then(|(_, record)| record.body.as_ref()) {
+        lines.push(String::new());
+        lines.extend(body.lines().map(|line| format!("    {line}")));
+    }
+    lines.push(String::new());
+    for (id, record) in &life.statuses {
+        let reason = match &record.content {
+            Content::Status(status) => status.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}")),
+            _ => String::new(),
+        };
+        lines.push(format!("{}  {}  {}{reason}", id.0.short(12), view::time(record.at), subject(record)));
+    }
+    for (id, record, names) in &life.reports {
+        lines.push(String::new());
+        lines.push(format!("report {id} by {}, {}", record.agent, view::time(record.at)));
+        lines.push(format!("    {}", subject(record)));
+        lines.extend(record.body.iter().flat_map(|body| body.lines()).map(|line| format!("    {line}")));
+        lines.extend(names.iter().map(|name| format!("    attached: git show {id}:{name}")));
+    }
+    if let Some((_, newest)) = &life.newest_heartbeat {
+        lines.push(String::new());
+        lines.push(format!(
+            "{} heartbeats, the newest by {} at {}",
+            life.heartbeats,
+            newest.agent,
+            view::time(newest.at)
+        ));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,97 @@
+//! `pm status`: the ledger at a glance.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{Watch, damaged_json, warn_damaged};
+use crate::error::Result;
+use crate::id::Queue;
+use crate::ledger::graph::Graph;
+use crate::ledger::resolve::{Scan, prefix};
+use crate::protocol::lease::Verdict;
+use crate::protocol::record::Phase;
+use crate::protocol::select;
+use crate::session::Session;
+
+/// Count tasks by state and queue
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The queue; else all queues
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<Queue>,
+}
+
+/// How many tasks of a queue are in each phase, in the order of `Phase::ALL`.
+pub type Counts = [usize; Phase::ALL.len()];
+
+/// Counts the tasks of a scan by queue and phase.
+pub fn count(scan: &Scan) -> BTreeMap<Queue, Counts> {
+    let mut queues: BTreeMap<Queue, Counts> = BTreeMap::new();
+    for (_, state) in &scan.tasks {
+        let counts = queues.entry(state.task.queue.clone()).or_default();
+        if let Some(at) = Phase::ALL.iter().position(|phase| Some(*phase) == state.phase()) {
+            counts[at] += 1;
+        }
+    }
+    queues
+}
+
+/// Counts as JSON.
+pub fn counts_json(counts: &Counts) -> Value {
+    let fields = Phase::ALL.iter().zip(counts).map(|(phase, count)| (phase.as_str().to_owned(), json!(count)));
+    Value::Object(fields.collect::<Map<_, _>>())
+}
+
+/// Counts as a table.
+pub fn counts_table(queues: &BTreeMap<Queue, Counts>) -> Vec<String> {
+    let width = queues.keys().map(|queue| queue.as_str().len()).max().unwrap_or(0).max("queue".len());
+    let header = Phase::ALL.iter().map(|phase| format!("{:>10}", phase.as_str())).collect::<String>();
+    let mut lines = vec![format!("{:<width$}{header}", "queue")];
+    for (queue, counts) in queues {
+        let numbers: String = counts.iter().map(|count| format!("{count:>10}")).collect();
+        lines.push(format!("{queue:<width$}{numbers}"));
+    }
+    lines
+}
+
+impl Args {
+    /// Counts.
+    ///
+    /// # Errors
+    /// Failures of the system. Tasks that cannot be read are named beside the counts.
+    pub fn run(&self, session: &Session) -> Result<()> {
+        let ledger = session.ledger();
+        let scan = ledger.scan(&prefix(self.queue.as_ref()))?;
+        let watch = Watch::new(session);
+        let mut graph = Graph::new(&ledger, &scan.tasks);
+        let (mut stale, mut runnable, mut blocked) = (0, 0, 0);
+        for (name, state) in &scan.tasks {
+            match select::runnable(state, |ids| graph.unmet(ids)) {
+                Ok(()) => runnable += 1,
+                Err(select::Hindrance::Blocked(_)) => blocked += 1,
+                Err(_) => {}
+            }
+            stale += usize::from(watch.judge(name, state).1 == Some(Verdict::Stale));
+        }
+        graph.finish()?;
+        warn_damaged(&session.out, &scan.damaged);
+        let queues = count(&scan);
+        let repository = session.store.common_dir().display().to_string();
+        session.out.result(
+            || {
+                let queues: Map<String, Value> =
+                    queues.iter().map(|(queue, counts)| (queue.to_string(), counts_json(counts))).collect();
+                json!({"queues": queues, "stale": stale, "runnable": runnable, "blocked": blocked,
+                       "repository": repository, "damaged": damaged_json(&scan.damaged)})
+            },
+            || {
+                let mut lines = counts_table(&queues);
+                lines.push(format!("{runnable} runnable, {blocked} blocked, {stale} stale"));
+                lines.push(format!("ledger in {repository}"));
+                lines.join("\n")
+            },
+        );
+        Ok(())
+    }
+}

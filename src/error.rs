@@ -1,0 +1,230 @@
+//! Why a command could not do what was asked: data for callers, wording for people, one exit code each.
+
+use serde_json::{Map, Value, json};
+
+use crate::exit_code::ExitCode;
+use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
+use crate::protocol::refusal::{HeldBy, Refusal};
+use crate::protocol::text::TextError;
+use crate::store::StoreError;
+
+/// The result of everything above the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a command could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The call, its input or the configuration is wrong. Nothing was changed.
+    #[error("{0}")]
+    Usage(String),
+    /// Many things are wrong with one input.
+    #[error("{what} cannot be used, nothing was written:\n  {}", faults.join("\n  "))]
+    BadInput {
+        /// The input.
+        what: String,
+        /// Each fault with its line.
+        faults: Vec<String>,
+    },
+    /// A rule said no.
+    #[error("{place}: {refusal}")]
+    Refused {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        place: Place,
+        /// What the rule said.
+        refusal: Refusal,
+    },
+    /// No task answers to that name.
+    #[error("no task '{asked}': {because}")]
+    UnknownTask {
+        /// What was asked for, made printable.
+        asked: String,
+        /// Why it is none, and what was found instead.
+        because: String,
+        /// Tasks that could have been meant.
+        candidates: Vec<TaskId>,
+    },
+    /// The slug is taken.
+    #[error("{place} exists already, as task {task}; choose another slug{differs}")]
+    SlugTaken {
+        /// Where.
+        place: Place,
+        /// The task that has it.
+        task: TaskId,
+        /// How its definition differs, or nothing.
+        differs: String,
+    },
+    /// Slugs of a batch are taken by tasks with other definitions.
+    #[error("these slugs are taken by tasks with another definition; nothing was written (--accept-existing takes them as they are):\n  {}", differences.join("\n  "))]
+    SlugsTaken {
+        /// One line a slug.
+        differences: Vec<String>,
+    },
+    /// The graph does not allow it.
+    #[error("{0}")]
+    InvalidGraph(String),
+    /// A chain cannot be read, or stands where it must not.
+    #[error("{name} is damaged: commit {commit}: {found}; nothing was moved, `pm verify` lists every fault")]
+    Damaged {
+        /// The ref.
+        name: RefName,
+        /// The commit.
+        commit: RecordId,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// The tour broke a rule.
+    #[error("the tour failed: {0}")]
+    Tour(String),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Any other failure of the system.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A task's place in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The queue.
+    pub queue: Queue,
+    /// The slug.
+    pub slug: Slug,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.queue, self.slug)
+    }
+}
+
+impl From<NameError> for Error {
+    fn from(error: NameError) -> Self {
+        Error::Usage(error.to_string())
+    }
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        Error::Usage(error.to_string())
+    }
+}
+
+impl Error {
+    /// Wraps a system error with what was being done.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let what = what.into();
+        move |source| Error::Io { what, source }
+    }
+
+    /// How the process ends.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Error::Usage(_) | Error::BadInput { .. } => ExitCode::Usage,
+            Error::Refused { refusal, .. } => refusal_code(refusal),
+            Error::UnknownTask { .. } => ExitCode::UnknownTask,
+            Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
+            Error::InvalidGraph(_) => ExitCode::InvalidGraph,
+            Error::Damaged { .. } => ExitCode::Damaged,
+            Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
+            Error::Store(error) => match error {
+                StoreError::Unusable { .. } | StoreError::ReadOnly { .. } => ExitCode::UnusableRepository,
+                StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. } => {
+                    ExitCode::Damaged
+                }
+                StoreError::NoCommit { .. } => ExitCode::Usage,
+                StoreError::Locked { .. } => ExitCode::LockTimeout,
+                StoreError::RecordedUnknown { .. } | StoreError::Io { .. } => ExitCode::Failure,
+            },
+        }
+    }
+
+    /// The JSON object that `--json` prints on stderr.
+    pub fn to_json(&self) -> Value {
+        let code = self.exit_code();
+        let mut map = Map::new();
+        map.insert("code".to_owned(), json!(code.name()));
+        map.insert("exit".to_owned(), json!(code.number()));
+        map.insert("message".to_owned(), json!(self.to_string()));
+        match self {
+            Error::Refused { task, place, refusal } => {
+                map.insert("task".to_owned(), json!(task));
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+                refusal_facts(refusal, &mut map);
+            }
+            Error::UnknownTask { candidates, .. } => {
+                map.insert("candidates".to_owned(), json!(candidates));
+            }
+            Error::SlugTaken { place, task, .. } => {
+                map.insert("task".to_owned(), json!(task));
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+            }
+            Error::BadInput { faults, .. } => {
+                map.insert("faults".to_owned(), json!(faults));
+            }
+            Error::SlugsTaken { differences } => {
+                map.insert("differences".to_owned(), json!(differences));
+            }
+            Error::Damaged { name, commit, found } => {
+                map.insert("ref".to_owned(), json!(name));
+                map.insert("commit".to_owned(), json!(commit));
+                map.insert("found".to_owned(), json!(found));
+            }
+            Error::Store(StoreError::Locked { path, waited_ms }) => {
+                map.insert("path".to_owned(), json!(path.display().to_string()));
+                map.insert("waited_ms".to_owned(), json!(waited_ms));
+            }
+            Error::Store(StoreError::RecordedUnknown { name, .. }) => {
+                map.insert("recorded".to_owned(), json!("unknown"));
+                map.insert("ref".to_owned(), json!(name));
+            }
+            Error::Usage(_) | Error::InvalidGraph(_) | Error::Tour(_) | Error::Store(_) | Error::Io { .. } => {}
+        }
+        json!({ "error": map })
+    }
+}
+
+fn refusal_code(refusal: &Refusal) -> ExitCode {
+    match refusal {
+        Refusal::NoStatus => ExitCode::NoStatus,
+        Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
+        Refusal::LeaseLost { .. } => ExitCode::LeaseLost,
+        Refusal::NoReport => ExitCode::NoReport,
+        Refusal::RaceLost { .. } => ExitCode::RaceLost,
+        Refusal::DependenciesOpen { .. } => ExitCode::InvalidGraph,
+        Refusal::Unsupported { .. } => ExitCode::Damaged,
+    }
+}
+
+fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
+    let mut put_held = |held: &HeldBy| {
+        map.insert("holder".to_owned(), json!(held.holder));
+        map.insert("claim".to_owned(), json!(held.claim));
+        map.insert("yours".to_owned(), json!(held.yours));
+    };
+    match refusal {
+        Refusal::WrongPhase { phase, held, .. } => {
+            held.iter().for_each(&mut put_held);
+            map.insert("status".to_owned(), json!(phase.as_str()));
+        }
+        Refusal::LeaseLost { held, .. } => put_held(held),
+        Refusal::RaceLost { held } => held.iter().for_each(put_held),
+        Refusal::DependenciesOpen { open } => {
+            let open: Vec<_> = open
+                .iter()
+                .map(|unmet| json!({"task": unmet.task, "status": unmet.phase.map(|phase| phase.as_str())}))
+                .collect();
+            map.insert("blocked_by".to_owned(), json!(open));
+        }
+        Refusal::NoStatus | Refusal::NoReport | Refusal::Unsupported { .. } => {}
+    }
+}

@@ -1,0 +1,198 @@
+//! The append: the one path that writes (design, section 5).
+//!
+//! Resolve the tip, decide, write the objects, take the shard lock, compare-and-swap the ref, make it durable,
+//! acknowledge. A lost race is not the caller's error: the *intent* is decided again against the new tip, and
+//! the old record is never replayed.
+
+use std::time::Duration;
+
+use super::Ledger;
+use super::find::Found;
+use super::graph::Dependencies;
+use super::resolve::place;
+use crate::commit::Commit;
+use crate::error::{Error, Result};
+use crate::id::{Oid, RecordId, RefName};
+use crate::protocol::apply;
+use crate::protocol::codec;
+use crate::protocol::decide::{self, Draft, Facts, Intent};
+use crate::protocol::record::{Content, Phase, Record, Task};
+use crate::protocol::refusal::{HeldBy, Refusal, Verb};
+use crate::protocol::state::TaskState;
+use crate::store::{Mode, Swap};
+
+/// How often one intent is decided again after lost races. Each time somebody else's record got in, so the
+/// ledger as a whole moves on; a caller that loses so often had better pause (exit 8).
+const ATTEMPTS_MAX: u32 = 40;
+
+/// The longest pause between two attempts, in microseconds.
+const PAUSE_MAX_US: u64 = 20_000;
+
+/// What an append left behind.
+#[derive(Debug)]
+pub struct Appended {
+    /// The task afterwards.
+    pub state: TaskState,
+    /// The records that were written, oldest first.
+    pub records: Vec<(RecordId, Record)>,
+    /// Nothing was written: another heartbeat of the same claim got in first, which is all a heartbeat wants.
+    pub coalesced: bool,
+}
+
+impl Appended {
+    /// The record that matters: the last one.
+    ///
+    /// # Panics
+    /// Never: an append has at least one record.
+    pub fn last(&self) -> &(RecordId, Record) {
+        self.records.last().expect("an append holds at least one record")
+    }
+}
+
+impl Ledger<'_> {
+    /// Carries out an intent on the task at `found`, whose state was just read.
+    ///
+    /// # Errors
+    /// What a rule says (nothing was written), `RaceLost` after too many lost races, or what the store says.
+    pub fn append(&self, found: Found, mut intent: Intent) -> Result<Appended> {
+        let Found { name, state: first } = found;
+        let was_new = first.phase() == Some(Phase::New);
+        let (task, task_place) = (first.id, place(&first));
+        let refused = |refusal| Error::Refused { task, place: task_place.clone(), refusal };
+        let mut state = first;
+        for attempt in 0..ATTEMPTS_MAX {
+            let dependencies = match (&intent, state.phase()) {
+                (Intent::Claim { .. }, Some(Phase::New)) => self.dependencies(&state.task.depends_on)?,
+                _ => Dependencies::default(),
+            };
+            let facts = Facts { agent: self.agent, unmet: &dependencies.unmet };
+            let drafts = match decide::decide(&state, &intent, &facts) {
+                Ok(drafts) => drafts,
+                // Free when it was looked at, and taken since: that is a lost race, not a wrong phase.
+                Err(Refusal::WrongPhase { verb: Verb::Claim, held, .. }) if was_new && attempt > 0 => {
+                    return Err(refused(Refusal::RaceLost { held }));
+                }
+                Err(refusal) => return Err(refused(refusal)),
+            };
+            if let Some(claim) = state.claim() {
+                intent.pin(claim.id);
+            }
+            let tip = state.tip;
+            let (after, records) = self.write(Some(state), drafts)?;
+            self.store.persist()?;
+            match self.swap(&name, tip, after.tip, &dependencies)? {
+                Swap::Done => return Ok(Appended { state: after, records, coalesced: false }),
+                Swap::HeadMoved { .. } => {}
+            }
+            state = self.state(&name)?.ok_or_else(|| vanished(&name, tip))?;
+            if let Some(appended) = self.coalesce(&name, &intent, &state)? {
+                return Ok(appended);
+            }
+            pause(attempt);
+        }
+        let held = state.claim().map(|claim| HeldBy {
+            yours: claim.holder == *self.agent,
+            holder: claim.holder,
+            claim: claim.id,
+        });
+        Err(refused(Refusal::RaceLost { held }))
+    }
+
+    /// Creates a task: both of its first records, with one creation of its ref.
+    ///
+    /// # Errors
+    /// `SlugTaken`, naming the task that has the slug.
+    pub fn create(&self, task: Task, body: Option<String>) -> Result<Appended> {
+        let name = RefName::of_task(&task.queue, &task.slug);
+        let taken =
+            |state: TaskState| Error::SlugTaken { place: place(&state), task: state.id, differs: String::new() };
+        // Only a courtesy that saves objects: the compare-and-swap below decides.
+        if let Some(state) = self.state(&name)? {
+            return Err(taken(state));
+        }
+        let (after, records) = self.write(None, decide::creation(self.agent, task, body).into())?;
+        self.store.persist()?;
+        let held = self.store.lock(&[(name.shard(), Mode::Exclusive)])?;
+        match self.store.compare_and_swap(&held, &name, None, after.tip.0)? {
+            Swap::Done => Ok(Appended { state: after, records, coalesced: false }),
+            Swap::HeadMoved { .. } => {
+                drop(held);
+                let winner = self.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
+                Err(taken(winner))
+            }
+        }
+    }
+
+    /// Writes drafts on top of `state` as loose commits.
+    fn write(&self, state: Option<TaskState>, drafts: Vec<Draft>) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
+        let mut records = Vec::with_capacity(drafts.len());
+        let put = |commit: &Commit| Ok(self.store.write_commit(commit)?);
+        let state = self.link(state, drafts, put, |id, record| records.push((id, record)))?;
+        Ok((state, records))
+    }
+
+    /// Links drafts on top of `state` and writes their commits through `put`; `each` is handed every record.
+    /// Every record is judged by `apply` before any ref can point at it.
+    pub(super) fn link(
+        &self,
+        state: Option<TaskState>,
+        drafts: Vec<Draft>,
+        mut put: impl FnMut(&Commit) -> Result<Oid>,
+        mut each: impl FnMut(RecordId, Record),
+    ) -> Result<TaskState> {
+        let mut state = state;
+        for draft in drafts {
+            let record = draft.into_record(state.as_ref(), &self.stamp()?);
+            let id = RecordId(put(&codec::encode(&record, self.committer()))?);
+            let next = apply::apply(state, id, &record)
+                .unwrap_or_else(|invalid| panic!("decide emitted a record that apply refuses: {invalid}"));
+            state = Some(next);
+            each(id, record);
+        }
+        let state = state.expect("a decision has at least one draft");
+        debug_assert_eq!(apply::end(&state), Ok(()));
+        Ok(state)
+    }
+
+    /// Moves the ref while holding its shard, and the shards of every task that the decision relied on: those
+    /// are read again under the locks, so that rule 8 is exact within one repository.
+    fn swap(&self, name: &RefName, tip: RecordId, new: RecordId, relied_on: &Dependencies) -> Result<Swap> {
+        let mut shards = vec![(name.shard(), Mode::Exclusive)];
+        for (other, _) in &relied_on.read {
+            if shards.iter().all(|(shard, _)| *shard != other.shard()) {
+                shards.push((other.shard(), Mode::Shared));
+            }
+        }
+        let held = self.store.lock(&shards)?;
+        for (other, seen) in &relied_on.read {
+            if self.store.tip(other)? != Some(seen.0) {
+                return Ok(Swap::HeadMoved { actual: Some(tip.0) });
+            }
+        }
+        Ok(self.store.compare_and_swap(&held, name, Some(tip.0), new.0)?)
+    }
+
+    /// A heartbeat that lost to another heartbeat of the same claim has what it wanted.
+    fn coalesce(&self, name: &RefName, intent: &Intent, state: &TaskState) -> Result<Option<Appended>> {
+        let Intent::Heartbeat { claim: Some(pinned), .. } = intent else { return Ok(None) };
+        if state.claim().map(|claim| claim.id) != Some(*pinned) || state.heartbeat != Some(state.tip) {
+            return Ok(None);
+        }
+        let record = self.record(name, state.tip)?;
+        debug_assert!(matches!(record.content, Content::Heartbeat(_)));
+        Ok(Some(Appended { state: state.clone(), records: vec![(state.tip, record)], coalesced: true }))
+    }
+}
+
+/// A task's ref was there a moment ago: nobody but an operator or a stray prune removes refs of the ledger.
+fn vanished(name: &RefName, tip: RecordId) -> Error {
+    let found = "the ref vanished while a record was being appended".to_owned();
+    Error::Damaged { name: name.clone(), commit: tip, found }
+}
+
+/// Waits a random while that grows with the number of lost races, so that the losers come back one by one.
+fn pause(attempt: u32) {
+    let ceiling = PAUSE_MAX_US.min(200 << attempt.min(7));
+    let micros = getrandom::u64().map_or(ceiling, |random| random % ceiling);
+    std::thread::sleep(Duration::from_micros(micros));
+}

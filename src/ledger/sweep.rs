@@ -1,0 +1,185 @@
+//! Taking stale claims away from workers that went silent (design, section 6).
+//!
+//! First a plan, which is pure: every claim with its age and what to do about it. Then the acts: each one an
+//! append that succeeds only if nothing was recorded since the plan's reading.
+
+use std::path::Path;
+
+use super::Ledger;
+use super::find::Found;
+use super::observations::Observations;
+use super::resolve::Damage;
+use crate::error::{Error, Result};
+use crate::id::{AgentId, RecordId, RefName};
+use crate::protocol::decide::Intent;
+use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::record::{ClockReading, Phase};
+use crate::protocol::refusal::Refusal;
+use crate::protocol::state::{Claim, TaskState};
+
+/// How a sweep is to judge.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// How TTLs are chosen.
+    pub ttl: TtlRule,
+    /// Use the records' author dates instead of monotonic clocks (`--trust-clocks`).
+    pub trust_clocks: bool,
+    /// The limit of sweeps in a row for tasks that set none; 0 is none.
+    pub max_attempts: u32,
+    /// Show, but write nothing into the ledger.
+    pub dry_run: bool,
+}
+
+/// One claim, as a sweep sees it.
+#[derive(Debug)]
+pub struct Judged {
+    /// The ref.
+    pub name: RefName,
+    /// The state that was read.
+    pub state: TaskState,
+    /// The claim.
+    pub claim: Claim,
+    /// The age of its newest record, in milliseconds.
+    pub age_ms: u64,
+    /// What the sweep makes of it.
+    pub verdict: Verdict,
+}
+
+/// A claim that was taken away.
+#[derive(Debug)]
+pub struct Swept {
+    /// The claim as it was judged.
+    pub judged: Judged,
+    /// The status that took it away; `None` in a dry run.
+    pub status: Option<RecordId>,
+}
+
+/// A claim that was stale, but could not be taken away.
+#[derive(Debug)]
+pub struct Missed {
+    /// The claim as it was judged.
+    pub judged: Judged,
+    /// What came in between.
+    pub error: Error,
+}
+
+/// What one sweep did.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Tasks read.
+    pub scanned: usize,
+    /// Claims older than their TTL.
+    pub stale: usize,
+    /// Tasks that are `new` again.
+    pub reclaimed: Vec<Swept>,
+    /// Tasks that were rejected after too many sweeps without a report.
+    pub rejected: Vec<Swept>,
+    /// Tasks whose tip moved in between.
+    pub raced: Vec<Missed>,
+    /// Tasks that could not be written.
+    pub failed: Vec<Missed>,
+    /// Claims that must be watched before they can be judged.
+    pub observing: Vec<Judged>,
+    /// Tasks that could not be read.
+    pub damaged: Vec<Damage>,
+    /// Why first sights could not be kept, if so: then this machine can only observe.
+    pub forgetful: Option<String>,
+    /// The largest TTL among the claims that were read, in milliseconds.
+    pub largest_ttl_ms: u64,
+}
+
+impl Ledger<'_> {
+    /// Sweeps every task below `prefix`. `state_dir` is where first sights are kept.
+    ///
+    /// # Errors
+    /// Failures of the system. Tasks that raced, failed or are damaged are in the outcome.
+    pub fn sweep(&self, prefix: &str, state_dir: &Path, terms: &Terms) -> Result<Outcome> {
+        let start = self.clock.monotonic();
+        let scan = self.scan(prefix)?;
+        let end = self.clock.monotonic();
+        let mut outcome = Outcome { scanned: scan.tasks.len(), damaged: scan.damaged, ..Outcome::default() };
+        let mut observations = Observations::load(state_dir);
+        let mut watched = Vec::new();
+        let mut stale = Vec::new();
+        let working: Vec<_> = scan
+            .tasks
+            .into_iter()
+            .filter_map(|(name, state)| state.claim().map(|claim| (name, state, claim)))
+            .collect();
+        let tips: std::collections::HashMap<&str, String> =
+            working.iter().map(|(name, state, _)| (name.as_str(), state.tip.to_string())).collect();
+        for (name, state, claim) in &working {
+            let ttl = terms.ttl.ttl(claim.ttl);
+            outcome.largest_ttl_ms = outcome.largest_ttl_ms.max(ttl.ms());
+            let age = match (terms.trust_clocks, start, end) {
+                (true, ..) => lease::age_by_wall_clock(state.at, self.clock.wall_seconds()),
+                (false, Some(start), Some(end)) => {
+                    let first_seen = observations.first_seen_ms(end.id, name, state.tip);
+                    let age = lease::age(state.clock, Reading { start, end }, first_seen);
+                    if !matches!(age, Age::Measured(_)) {
+                        watched.push((name.clone(), state.tip));
+                    }
+                    age
+                }
+                // Without a monotonic clock nothing can be judged but by --trust-clocks.
+                (false, ..) => Age::JustSeen,
+            };
+            let verdict = lease::judge(age, ttl);
+            let judged =
+                Judged { name: name.clone(), state: state.clone(), claim: claim.clone(), age_ms: age.ms(), verdict };
+            match verdict {
+                Verdict::Fresh { .. } => {}
+                Verdict::Stale => stale.push(judged),
+                Verdict::Observing { .. } => outcome.observing.push(judged),
+            }
+        }
+        if let Some(end) = end {
+            let keep = |name: &str, tip: &str| {
+                // A sweep of one queue knows nothing of the others.
+                !name.starts_with(prefix) || tips.get(name).is_some_and(|current| current == tip)
+            };
+            outcome.forgetful = remember(&mut observations, end, &watched, keep);
+        }
+        outcome.stale = stale.len();
+        for judged in stale {
+            self.take(judged, terms, &mut outcome);
+        }
+        Ok(outcome)
+    }
+
+    /// Takes one stale claim away, or notes why not.
+    fn take(&self, judged: Judged, terms: &Terms, outcome: &mut Outcome) {
+        if terms.dry_run {
+            outcome.reclaimed.push(Swept { judged, status: None });
+            return;
+        }
+        let found = Found { name: judged.name.clone(), state: judged.state.clone() };
+        match self.append(found, sweep_intent(&judged, self.agent, terms.max_attempts)) {
+            Ok(appended) => {
+                let rejected = appended.state.phase() == Some(Phase::Rejected);
+                let swept = Swept { judged, status: Some(appended.last().0) };
+                if rejected { outcome.rejected.push(swept) } else { outcome.reclaimed.push(swept) }
+            }
+            Err(error @ Error::Refused { refusal: Refusal::RaceLost { .. } | Refusal::WrongPhase { .. }, .. }) => {
+                outcome.raced.push(Missed { judged, error });
+            }
+            Err(error) => outcome.failed.push(Missed { judged, error }),
+        }
+    }
+}
+
+fn sweep_intent(judged: &Judged, sweeper: &AgentId, max_attempts: u32) -> Intent {
+    let holder = &judged.claim.holder;
+    let reason = format!("{holder} was silent for {} ms, swept by {sweeper}", judged.age_ms);
+    Intent::Sweep { observed: judged.state.tip, reason: Some(reason), max_attempts }
+}
+
+/// Keeps first sights; returns why they could not be kept, if so.
+fn remember(
+    observations: &mut Observations,
+    now: ClockReading,
+    watched: &[(RefName, RecordId)],
+    keep: impl Fn(&str, &str) -> bool,
+) -> Option<String> {
+    observations.update(now.id, now.ms, watched, keep).err().map(|error| error.to_string())
+}

@@ -1,0 +1,103 @@
+//! Checking whole chains against every rule: the judgement that no shortcut through links can give.
+
+use super::Ledger;
+use crate::error::{Error, Result};
+use crate::id::{Oid, RecordId, RefName};
+use crate::protocol::apply::{self, Invalid};
+use crate::protocol::record::Content;
+use crate::protocol::state::TaskState;
+use crate::store::StoreError;
+
+/// One fault of one chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainFault {
+    /// The ref.
+    pub name: RefName,
+    /// The commit, where there is one.
+    pub commit: Option<RecordId>,
+    /// The rule, by its name in `apply::Rule`, or `unreadable`, `place`.
+    pub rule: String,
+    /// What was found.
+    pub found: String,
+}
+
+/// A report whose commit of the work is no longer in this repository: no fault of the ledger, but worth saying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoneWork {
+    /// The ref.
+    pub name: RefName,
+    /// The report.
+    pub report: RecordId,
+    /// The commit that it names.
+    pub work: Oid,
+}
+
+/// What a verification found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Tasks looked at.
+    pub tasks: usize,
+    /// Records read.
+    pub records: usize,
+    /// Everything that is wrong.
+    pub faults: Vec<ChainFault>,
+    /// Work that is gone.
+    pub gone: Vec<GoneWork>,
+}
+
+impl Ledger<'_> {
+    /// Walks the chain at `name`, whose tip was read already, and checks every rule.
+    ///
+    /// # Errors
+    /// Only failures of the system; faults of the chain are findings.
+    pub fn verify(&self, name: &RefName, tip: std::result::Result<Oid, StoreError>, out: &mut Findings) -> Result<()> {
+        out.tasks += 1;
+        let fault =
+            |commit, rule: &str, found: String| ChainFault { name: name.clone(), commit, rule: rule.to_owned(), found };
+        let tip = match tip {
+            Ok(tip) => RecordId(tip),
+            Err(error @ StoreError::BrokenRef { .. }) => {
+                out.faults.push(fault(None, "unreadable", error.to_string()));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut chain = Vec::new();
+        for row in self.chain(name, tip) {
+            match row {
+                Ok(row) => chain.push(row),
+                Err(Error::Damaged { commit, found, .. }) => {
+                    out.faults.push(fault(Some(commit), "unreadable", found));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        out.records += chain.len();
+        let mut state: Option<TaskState> = None;
+        for (id, record) in chain.iter().rev() {
+            match apply::apply(state, *id, record) {
+                Ok(next) => state = Some(next),
+                Err(Invalid { rule, found }) => {
+                    out.faults.push(fault(Some(*id), &rule.to_string(), found));
+                    return Ok(());
+                }
+            }
+            if let Content::Report(report) = &record.content
+                && let Some(work) = report.commit
+                && matches!(self.store.read_commit(work), Err(StoreError::Missing { .. }))
+            {
+                out.gone.push(GoneWork { name: name.clone(), report: *id, work });
+            }
+        }
+        // A chain has at least its tip.
+        let Some(state) = state else { return Ok(()) };
+        if let Err(Invalid { rule, found }) = apply::end(&state) {
+            out.faults.push(fault(Some(state.tip), &rule.to_string(), found));
+        }
+        if let Err(Error::Damaged { found, .. }) = self.check_place(name, &state) {
+            out.faults.push(fault(Some(state.tip), "place", found));
+        }
+        Ok(())
+    }
+}

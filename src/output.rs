@@ -1,0 +1,128 @@
+//! The only writer of stdout and stderr: text for people, JSON for programs.
+//!
+//! A closed pipe is not an error: whoever stopped reading has what it wanted, and the command's own outcome
+//! stands.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::protocol::record::Phase;
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Where a command says what it did.
+#[derive(Debug, Clone)]
+pub struct Output {
+    json: bool,
+    quiet: bool,
+    color: bool,
+}
+
+impl Output {
+    /// An output as the global options ask for.
+    pub fn new(json: bool, quiet: bool, color: Color) -> Output {
+        let wanted = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        };
+        Output { json, quiet, color: wanted && !json }
+    }
+
+    /// Whether JSON is wanted.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// The result of a command: one JSON value, or text (a final newline is added).
+    pub fn result(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
+        if self.json {
+            self.raw(&format!("{}\n", json()));
+        } else {
+            let text = text();
+            if !text.is_empty() {
+                self.raw(&format!("{text}\n"));
+            }
+        }
+    }
+
+    /// Text for stdout as it is; `false` when nobody reads any more.
+    pub fn raw(&self, text: &str) -> bool {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Bytes for stdout as they are; `false` when nobody reads any more.
+    pub fn bytes(&self, bytes: &[u8]) -> bool {
+        let mut stdout = io::stdout().lock();
+        // A failure changes nothing that was recorded: the outcome stands.
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).is_ok()
+    }
+
+    /// Whether progress may be shown: stderr is a terminal, and nobody asked for quiet or for JSON.
+    pub fn shows_progress(&self) -> bool {
+        !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+
+    /// Something worth knowing that is not the result; on stderr.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            self.stderr(text);
+        }
+    }
+
+    /// Something that may be wrong; on stderr, also when quiet.
+    pub fn warning(&self, text: &str) {
+        self.stderr(&format!("warning: {text}"));
+    }
+
+    /// Why the command failed; on stderr.
+    pub fn error(&self, error: &Error) {
+        if self.json {
+            self.stderr(&error.to_json().to_string());
+        } else {
+            self.stderr(&format!("error: {error}"));
+        }
+    }
+
+    fn stderr(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// A phase, padded to the longest one and coloured where colour is wanted.
+    pub fn phase(&self, phase: Option<Phase>) -> String {
+        let text = format!("{:<10}", phase.map_or("?", Phase::as_str));
+        let code = match phase {
+            Some(Phase::New) => "36",
+            Some(Phase::Working) => "33",
+            Some(Phase::Done) => "32",
+            Some(Phase::Rejected) | None => "31",
+            Some(Phase::Superseded) => "90",
+        };
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text }
+    }
+}
+
+/// A duration for people: `850 ms`, `12 s`, `5 min`, `3 h`, `2 d`.
+pub fn span(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..120_000 => format!("{} s", ms / 1000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} d", ms / 86_400_000),
+    }
+}

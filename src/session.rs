@@ -1,0 +1,135 @@
+//! What every command works with: the repository, its configuration, who asks, and where to say it.
+
+use std::path::PathBuf;
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::git_program::{FSYNC, Git};
+use crate::id::{AgentId, Queue};
+use crate::ledger::{Identity, Ledger};
+use crate::output::Output;
+use crate::store::Durability;
+use crate::store::git::GitStore;
+
+/// Who asks, as given on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// `--agent`.
+    pub agent: Option<AgentId>,
+    /// `--context-id`.
+    pub context: Option<String>,
+}
+
+/// A command's view of the world.
+pub struct Session {
+    /// The repository.
+    pub store: GitStore,
+    /// Its configuration.
+    pub config: Config,
+    /// What time it is.
+    pub clock: SystemClock,
+    /// Who asks.
+    pub agent: AgentId,
+    /// Where to say it.
+    pub out: Output,
+    identity: Identity,
+}
+
+impl Session {
+    /// Opens the repository that `dir` is in.
+    ///
+    /// # Errors
+    /// `Unusable` (18) where there is none that pm can use, `Usage` for a wrong configuration.
+    pub fn open(dir: &std::path::Path, caller: &Caller, out: Output) -> Result<Session> {
+        let mut store = GitStore::discover(dir)?;
+        for warning in Config::unknown_keys(&store) {
+            out.warning(&warning);
+        }
+        let config = Config::read(&store)?;
+        store.set_durability(config.durability);
+        let agent = agent(caller, &config)?;
+        let fallback = || format!("pm@{}", hostname());
+        let (name, email) = store.committer().unwrap_or_else(|| ("pm".to_owned(), fallback()));
+        let identity = Identity {
+            committer: (git_safe(&name, "pm"), git_safe(&email, &fallback())),
+            email: git_safe(&store.user_email().unwrap_or_default(), &fallback()),
+        };
+        Ok(Session { store, config, clock: SystemClock::new(), agent, out, identity })
+    }
+
+    /// The ledger, for reading.
+    pub fn ledger(&self) -> Ledger<'_> {
+        Ledger { store: &self.store, clock: &self.clock, identity: &self.identity, agent: &self.agent }
+    }
+
+    /// The ledger, for writing: the first write makes git's own maintenance safe for it, and says so once.
+    pub fn writer(&self) -> Ledger<'_> {
+        if !self.config.fsync_is_set && self.config.durability == Durability::Power {
+            match Git::new(self.store.common_dir()).set_fsync() {
+                Ok(()) => self.out.note(&format!(
+                    "note: set core.fsync={FSYNC} in this repository, so that git's own maintenance cannot lose refs in a power cut"
+                )),
+                // Another first write may hold the lock of the configuration; the next command tries again.
+                Err(error) => self.out.note(&format!(
+                    "note: core.fsync is not set and could not be set ({error}); until it is, a power cut after `git gc` can lose refs"
+                )),
+            }
+        }
+        self.ledger()
+    }
+
+    /// The queue of a command that needs one: what was asked for, else `pm.queue`, else `default`.
+    pub fn queue(&self, asked: Option<&Queue>) -> Result<Queue> {
+        match asked.or(self.config.queue.as_ref()) {
+            Some(queue) => Ok(queue.clone()),
+            None => Ok("default".parse()?),
+        }
+    }
+
+    /// Where pm keeps its own local files: `<git-common-dir>/pm`.
+    pub fn state_dir(&self) -> PathBuf {
+        self.store.common_dir().join("pm")
+    }
+
+    /// The wall clock, in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.clock.wall_seconds()
+    }
+}
+
+/// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host
+/// and the process that called pm: so that the heartbeat of the same shell still owns the claim.
+fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
+    if let Some(agent) = &caller.agent {
+        return Ok(agent.clone());
+    }
+    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if let Some(agent) = env("PM_AGENT_ID") {
+        return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
+    }
+    if let Some(context) = caller.context.clone().or_else(|| env("PM_CONTEXT_ID")) {
+        let first: String = context.chars().take(12).collect();
+        return format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")));
+    }
+    if let Some(agent) = &config.agent {
+        return Ok(agent.clone());
+    }
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    Ok(format!("{}-{parent}", hostname()).parse()?)
+}
+
+/// The host's name, made of characters that an agent id may have.
+fn hostname() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let safe: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).take(100).collect();
+    if safe.is_empty() { "localhost".to_owned() } else { safe }
+}
+
+/// A name or email without what git does not allow in one; `fallback` when nothing is left.
+fn git_safe(text: &str, fallback: &str) -> String {
+    let safe: String = text.chars().filter(|c| !c.is_control() && !"<>".contains(*c)).collect();
+    let safe = safe.trim();
+    if safe.is_empty() { fallback.to_owned() } else { safe.to_owned() }
+}
