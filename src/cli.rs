@@ -1,6 +1,6 @@
 //! The command line: global options and the list of subcommands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -8,11 +8,12 @@ use crate::command::{
     bulk_plan, completions, context_id, demo, executing, finished, heartbeat, list, log, man, next, owned, plan, pull,
     queues, reclaim, release, report, show, status, sweep, verify,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::AgentId;
 use crate::output::{Color, Output};
 use crate::session::{Caller, Session};
+use crate::store::StoreError;
 
 /// A task ledger inside your git repository.
 ///
@@ -35,7 +36,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Work on the repository in DIR instead of the current directory
+    /// Run as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub dir: Option<PathBuf>,
     /// Print one JSON value on stdout and nothing else; errors as JSON on stderr
@@ -63,9 +64,15 @@ impl Global {
 
     /// Opens the repository.
     fn session(&self) -> Result<Session> {
-        let dir = self.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        if let Some(dir) = &self.dir {
+            // As git does: every relative path of the call, GIT_DIR too, counts from there.
+            std::env::set_current_dir(dir).map_err(|error| {
+                let reason = format!("cannot change to {}: {error}", dir.display());
+                Error::Store(StoreError::Unusable { reason })
+            })?;
+        }
         let caller = Caller { agent: self.agent.clone(), context: self.context_id.clone() };
-        Session::open(&dir, &caller, self.output())
+        Session::open(Path::new("."), &caller, self.output())
     }
 }
 
@@ -136,7 +143,7 @@ impl Command {
             Command::Report(args) => args.run(&global.session()?).map(done),
             Command::Release(args) => args.run(&global.session()?).map(done),
             Command::Finished(args) => args.run(&global.session()?).map(done),
-            Command::Sweep(args) => args.run(&global.session()?).map(done),
+            Command::Sweep(args) => args.run(&global.session()?),
             Command::Reclaim(args) => args.run(&global.session()?).map(done),
             Command::Show(args) => args.run(&global.session()?).map(done),
             Command::List(args) => args.run(&global.session()?).map(done),

@@ -48,12 +48,22 @@ impl Git {
         Err(Error::Io { what, source: std::io::Error::other(said) })
     }
 
-    /// Makes git's own maintenance safe for the ledger's refs, in this repository only.
+    /// Makes git's own maintenance safe for the ledger's refs, in this repository only, unless `core.fsync` is set
+    /// to anything. Returns whether this call set it.
     ///
     /// # Errors
     /// `Io` where the configuration cannot be written.
-    pub fn set_fsync(&self) -> Result<()> {
-        self.output(&["config", "--local", "core.fsync", FSYNC]).map(drop)
+    pub fn set_fsync_if_unset(&self) -> Result<bool> {
+        let is_set = || self.output(&["config", "--get", "core.fsync"]).is_ok();
+        if is_set() {
+            return Ok(false);
+        }
+        match self.output(&["config", "--local", "core.fsync", FSYNC]) {
+            Ok(_) => Ok(true),
+            // git does not wait for the lock of its configuration; whoever held it wanted the same.
+            Err(_) if is_set() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates a repository at `dir`.

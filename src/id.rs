@@ -62,21 +62,23 @@ impl FromStr for Oid {
 
     /// Reads 40 or 64 lower-case hex digits.
     fn from_str(hex: &str) -> Result<Self, NameError> {
-        let bad = || NameError::Oid { found: shown(hex) };
-        let mut digest = Vec::with_capacity(32);
-        for pair in hex.as_bytes().chunks(2) {
-            let &[high, low] = pair else { return Err(bad()) };
-            let nibble = |c: u8| match c {
-                b'0'..=b'9' => Some(c - b'0'),
-                b'a'..=b'f' => Some(c - b'a' + 10),
-                _ => None,
-            };
-            match (nibble(high), nibble(low)) {
-                (Some(high), Some(low)) => digest.push(high << 4 | low),
-                _ => return Err(bad()),
+        let nibble = |c: u8| match c {
+            b'0'..=b'9' => Some(c - b'0'),
+            b'a'..=b'f' => Some(c - b'a' + 10),
+            _ => None,
+        };
+        let parse = || {
+            let digits = hex.as_bytes();
+            if digits.len() != 40 && digits.len() != 64 {
+                return None;
             }
-        }
-        Oid::from_bytes(&digest).ok_or_else(bad)
+            let mut digest = [0; 32];
+            for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+                *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+            }
+            Oid::from_bytes(&digest[..digits.len() / 2])
+        };
+        parse().ok_or_else(|| NameError::Oid { found: shown(hex) })
     }
 }
 

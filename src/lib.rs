@@ -8,6 +8,8 @@
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod clock;
 pub mod command;

@@ -1,5 +1,6 @@
 //! What every command works with: the repository, its configuration, who asks, and where to say it.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use crate::clock::{Clock, SystemClock};
@@ -34,6 +35,8 @@ pub struct Session {
     /// Where to say it.
     pub out: Output,
     identity: Identity,
+    /// Whether this process has seen to `core.fsync` already.
+    fsync_seen_to: Cell<bool>,
 }
 
 impl Session {
@@ -55,7 +58,8 @@ impl Session {
             committer: (git_safe(&name, "pm"), git_safe(&email, &fallback())),
             email: git_safe(&store.user_email().unwrap_or_default(), &fallback()),
         };
-        Ok(Session { store, config, clock: SystemClock::new(), agent, out, identity })
+        let fsync_seen_to = Cell::new(config.fsync_is_set || config.durability == Durability::Process);
+        Ok(Session { store, config, clock: SystemClock::new(), agent, out, identity, fsync_seen_to })
     }
 
     /// The ledger, for reading.
@@ -65,12 +69,13 @@ impl Session {
 
     /// The ledger, for writing: the first write makes git's own maintenance safe for it, and says so once.
     pub fn writer(&self) -> Ledger<'_> {
-        if !self.config.fsync_is_set && self.config.durability == Durability::Power {
-            match Git::new(self.store.common_dir()).set_fsync() {
-                Ok(()) => self.out.note(&format!(
+        if !self.fsync_seen_to.replace(true) {
+            match Git::new(self.store.common_dir()).set_fsync_if_unset() {
+                Ok(true) => self.out.note(&format!(
                     "note: set core.fsync={FSYNC} in this repository, so that git's own maintenance cannot lose refs in a power cut"
                 )),
-                // Another first write may hold the lock of the configuration; the next command tries again.
+                // Another first write was faster.
+                Ok(false) => {}
                 Err(error) => self.out.note(&format!(
                     "note: core.fsync is not set and could not be set ({error}); until it is, a power cut after `git gc` can lose refs"
                 )),

@@ -8,8 +8,9 @@ use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::graph::Graph;
 use crate::ledger::resolve::{Damage, place, prefix};
+use crate::output::Output;
 use crate::protocol::record::Label;
-use crate::protocol::select;
+use crate::protocol::select::{self, Hindrance};
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::Session;
@@ -45,6 +46,21 @@ pub struct Runnable {
     pub tasks: Vec<(RefName, TaskState)>,
     /// Tasks that could not be read.
     pub damaged: Vec<Damage>,
+    /// How many tasks this build cannot judge.
+    pub unsupported: usize,
+}
+
+impl Runnable {
+    /// Names what was left out: on stderr, never in silence.
+    pub fn warn(&self, out: &Output) {
+        warn_damaged(out, &self.damaged);
+        if self.unsupported > 0 {
+            out.warning(&format!(
+                "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
+                self.unsupported
+            ));
+        }
+    }
 }
 
 impl Filter {
@@ -54,17 +70,22 @@ impl Filter {
         let scan = ledger.scan(&prefix(Some(&queue)))?;
         let mut graph = Graph::new(ledger, &scan.tasks);
         let mut runnable: Vec<usize> = Vec::new();
+        let mut unsupported = 0;
         for (index, (_, state)) in scan.tasks.iter().enumerate() {
-            let wanted = self.labels.iter().all(|label| state.task.labels.contains(label));
-            if wanted && select::runnable(state, |ids| graph.unmet(ids)).is_ok() {
-                runnable.push(index);
+            if !self.labels.iter().all(|label| state.task.labels.contains(label)) {
+                continue;
+            }
+            match select::runnable(state, |ids| graph.unmet(ids)) {
+                Ok(()) => runnable.push(index),
+                Err(Hindrance::Unsupported(_)) => unsupported += 1,
+                Err(Hindrance::NotNew | Hindrance::Blocked(_)) => {}
             }
         }
         graph.finish()?;
         runnable.sort_by(|a, b| select::order(&scan.tasks[*a].1, &scan.tasks[*b].1));
         let mut tasks: Vec<_> = scan.tasks.into_iter().map(Some).collect();
         let tasks = runnable.into_iter().filter_map(|index| tasks[index].take()).collect();
-        Ok(Runnable { tasks, damaged: scan.damaged })
+        Ok(Runnable { tasks, damaged: scan.damaged, unsupported })
     }
 }
 
@@ -76,7 +97,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
         let runnable = self.filter.runnable(session, &ledger)?;
-        warn_damaged(&session.out, &runnable.damaged);
+        runnable.warn(&session.out);
         if self.all {
             let moment = Moment::default();
             let width = place_width(runnable.tasks.iter().map(|(_, state)| state));

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
 use super::next::{Filter, task_json};
-use super::warn_damaged;
 use crate::config::duration;
 use crate::error::{Error, Result};
 use crate::ledger::append::Appended;
@@ -64,7 +63,7 @@ impl Args {
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
             if losses == 0 {
-                warn_damaged(&session.out, &runnable.damaged);
+                runnable.warn(&session.out);
             }
             if runnable.tasks.is_empty() {
                 return Ok(None);

@@ -49,8 +49,12 @@ impl Args {
         let files = self.files()?;
         let ledger = session.writer();
         let found = self.task.find(session, &ledger)?;
-        let attachments = if files.is_empty() { None } else { Some(session.store.write_files(&files)?) };
-        let report = Report { title, commit, synthetic: false, attachments };
+        let mut report = Report { title, commit, synthetic: false, attachments: None };
+        if !files.is_empty() {
+            // A refused report leaves no files behind.
+            ledger.allows(&found, &Intent::Report { claim, report: report.clone(), body: None })?;
+            report.attachments = Some(session.store.write_files(&files)?);
+        }
         let appended = ledger.append(found, Intent::Report { claim, report, body })?;
         let (id, record) = appended.last();
         let mut names: Vec<_> = files.into_iter().map(|(name, _)| name).collect();

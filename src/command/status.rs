@@ -46,10 +46,10 @@ pub fn counts_json(counts: &Counts) -> Value {
 /// Counts as a table.
 pub fn counts_table(queues: &BTreeMap<Queue, Counts>) -> Vec<String> {
     let width = queues.keys().map(|queue| queue.as_str().len()).max().unwrap_or(0).max("queue".len());
-    let header = Phase::ALL.iter().map(|phase| format!("{:>10}", phase.as_str())).collect::<String>();
+    let header = Phase::ALL.iter().map(|phase| format!("{:>12}", phase.as_str())).collect::<String>();
     let mut lines = vec![format!("{:<width$}{header}", "queue")];
     for (queue, counts) in queues {
-        let numbers: String = counts.iter().map(|count| format!("{count:>10}")).collect();
+        let numbers: String = counts.iter().map(|count| format!("{count:>12}")).collect();
         lines.push(format!("{queue:<width$}{numbers}"));
     }
     lines

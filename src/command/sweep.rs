@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{damaged_json, warn_damaged};
 use crate::config::duration;
 use crate::error::Result;
+use crate::exit_code::ExitCode;
 use crate::id::Queue;
 use crate::ledger::resolve::{place, prefix};
 use crate::ledger::sweep::{Judged, Missed, Outcome, Swept, Terms};
@@ -52,8 +53,9 @@ impl Args {
     /// Sweeps.
     ///
     /// # Errors
-    /// Failures of the system; a task that could not be written, after all the others were swept.
-    pub fn run(&self, session: &Session) -> Result<()> {
+    /// Failures of the system. A task that could not be written is part of the result, and its exit code the
+    /// command's.
+    pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let default = self.ttl.unwrap_or(session.config.ttl);
         let terms = Terms {
             ttl: TtlRule { default, force: self.force },
@@ -79,8 +81,7 @@ impl Args {
         for missed in &outcome.failed {
             session.out.warning(&format!("{} could not be reclaimed: {}", place(&missed.judged.state), missed.error));
         }
-        // Everything else was done and said; the exit code tells of the first one that was not.
-        outcome.failed.into_iter().next().map_or(Ok(()), |missed| Err(missed.error))
+        Ok(outcome.failed.first().map_or(ExitCode::Done, |missed| missed.error.exit_code()))
     }
 
     fn once(&self, session: &Session, prefix: &str, terms: &Terms) -> Result<Outcome> {

@@ -50,6 +50,18 @@ impl Appended {
 }
 
 impl Ledger<'_> {
+    /// Whether the rules would allow an intent now: for callers that must prepare something before they append.
+    ///
+    /// # Errors
+    /// What a rule says.
+    pub fn allows(&self, found: &Found, intent: &Intent) -> Result<()> {
+        let facts = Facts { agent: self.agent, unmet: &[] };
+        match decide::decide(&found.state, intent, &facts) {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(Error::Refused { task: found.state.id, place: place(&found.state), refusal }),
+        }
+    }
+
     /// Carries out an intent on the task at `found`, whose state was just read.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use super::Ledger;
 use super::resolve::place;
 use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, Slug, TaskId, shown};
+use crate::id::{NameError, Oid, Queue, RecordId, RefName, Slug, TaskId, shown};
 use crate::protocol::codec;
 use crate::protocol::record::{Content, Record};
 use crate::protocol::state::TaskState;
@@ -34,7 +34,8 @@ impl Ledger<'_> {
             return self.find_by_id(asked, TaskId(id));
         }
         if let Some((queue, slug)) = asked.split_once('/') {
-            let name = RefName::of_task(&queue.parse()?, &slug.parse()?);
+            let wrong = |error: NameError| unknown(asked, &error.to_string());
+            let name = RefName::of_task(&queue.parse().map_err(wrong)?, &slug.parse().map_err(wrong)?);
             return self
                 .state(&name)?
                 .map(|state| Found { name, state })

@@ -58,8 +58,18 @@ pub enum TextError {
 }
 
 /// Whether a character may never be stored.
-pub(super) fn is_forbidden(c: char) -> bool {
+fn is_forbidden(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t'
+}
+
+/// The offset of the first forbidden character. Almost every text has none, and is passed over byte by byte: below
+/// 0x20 are the C0 controls, 0x7F is DEL, and 0xC2 leads the C1 controls.
+pub(super) fn forbidden_at(text: &str) -> Option<usize> {
+    let suspect = |b: u8| (b < 0x20 && b != b'\n' && b != b'\t') || b == 0x7f || b == 0xc2;
+    if !text.bytes().any(suspect) {
+        return None;
+    }
+    text.char_indices().find(|(_, c)| is_forbidden(*c)).map(|(at, _)| at)
 }
 
 fn checked(what: &'static str, text: &str) -> Result<(), TextError> {

@@ -24,6 +24,19 @@ use self::refs::Refs;
 use super::{Commit, Durability, Mode, Pack, Publish, RefRow, Store, StoreError, Swap, durable, lock};
 use crate::id::{Oid, RefName, shown};
 
+/// The repository extensions that pm gets along with (gitrepository-layout(5)), in lower case.
+const EXTENSIONS: &[&str] = &[
+    "noop",
+    "noop-v1",
+    "objectformat",
+    "partialclone",
+    "preciousobjects",
+    "refstorage",
+    "relativeworktrees",
+    "submodulepathconfig",
+    "worktreeconfig",
+];
+
 /// A git repository.
 pub struct GitStore {
     repo: gix::Repository,
@@ -253,8 +266,6 @@ fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
 /// Refuses a repository that declares something pm does not know, as git does, and reftable refs: gix would open such
 /// a repository, see no refs, and pm would write refs that git cannot see.
 fn refuse_unknown_extensions(repo: &gix::Repository) -> Result<(), StoreError> {
-    let known = ["noop", "noop-v1", "objectformat", "partialclone", "preciousobjects", "refstorage"];
-    let known = [&known[..], &["relativeworktrees", "worktreeconfig"]].concat();
     let config = repo.config_snapshot();
     let refused = |found: String| {
         let reason = format!("the git repository {} {found}", repo.git_dir().display());
@@ -271,7 +282,7 @@ fn refuse_unknown_extensions(repo: &gix::Repository) -> Result<(), StoreError> {
         return Ok(());
     }
     for section in config.plumbing().sections_by_name("extensions").into_iter().flatten() {
-        if let Some(name) = section.value_names().find(|name| !known.contains(&&*name.to_ascii_lowercase())) {
+        if let Some(name) = section.value_names().find(|name| !EXTENSIONS.contains(&&*name.to_ascii_lowercase())) {
             return refused(format!("uses the extension '{name}', which this pm does not know"));
         }
     }

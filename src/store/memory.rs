@@ -14,11 +14,14 @@ use crate::id::{Oid, RefName, stable_hash};
 /// What runs before a swap looks at the ref.
 type Hook = Box<dyn FnOnce(&MemoryStore)>;
 
+/// The names and contents of a tree, sorted by name.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// Commits, trees and refs of one imagined repository.
 #[derive(Default)]
 pub struct MemoryStore {
     commits: RefCell<HashMap<Oid, Commit>>,
-    trees: RefCell<HashMap<Oid, Vec<(String, Vec<u8>)>>>,
+    trees: RefCell<HashMap<Oid, Files>>,
     refs: RefCell<BTreeMap<RefName, Oid>>,
     reads: Cell<usize>,
     listings: Cell<usize>,
@@ -104,7 +107,7 @@ impl Store for MemoryStore {
     }
 
     fn write_files(&self, files: &[(String, Vec<u8>)]) -> Result<Oid, StoreError> {
-        let mut files = files.to_vec();
+        let mut files: Files = files.to_vec();
         files.sort();
         let refused = |name: &str| name.is_empty() || name.contains(['/', '\0']);
         let twice = files.windows(2).any(|pair| pair[0].0 == pair[1].0);
@@ -218,4 +221,36 @@ fn digest(content: &[u8]) -> Oid {
         bytes.extend_from_slice(&stable_hash(&salted).to_be_bytes());
     }
     Oid::from_bytes(&bytes[..20]).expect("twenty bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Signature;
+
+    #[test]
+    fn competitors_and_failures_come_once_and_just_before_a_swap() {
+        let store = MemoryStore::new();
+        let name = RefName::from_full("refs/pm/tasks/q/a".to_owned());
+        let by = Signature { name: b"w".to_vec(), email: Vec::new(), seconds: 0, offset: 0 };
+        let message = b"x\n".to_vec();
+        let commit = Commit { tree: None, parents: Vec::new(), author: by.clone(), committer: by, message };
+        let id = store.write_commit(&commit).expect("written");
+        store.persist().expect("persisted");
+        let held = store.lock(&[(name.shard(), Mode::Exclusive)]).expect("locked");
+        let swap = |expected| store.compare_and_swap(&held, &name, expected, id);
+
+        let competitor = name.clone();
+        store.on_next_swap(Box::new(move |store| store.force(&competitor, Some(id))));
+        assert_eq!(swap(None).expect("decided"), Swap::HeadMoved { actual: Some(id) });
+        store.fail_next_swap(StoreError::Missing { id });
+        assert!(swap(Some(id)).is_err());
+        assert_eq!(swap(Some(id)).expect("decided"), Swap::Done);
+
+        store.lose(id);
+        assert!(store.read_commit(id).is_err());
+        assert_eq!((store.reads(), store.listings()), (1, 0));
+        store.reset_counts();
+        assert_eq!(store.reads(), 0);
+    }
 }

@@ -76,7 +76,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The repository, or a part of it, may not be written (permissions, a read-only file system).
-    #[error("{} cannot be written: {source}", path.display())]
+    #[error("{} cannot be written: {source}; nothing was recorded", path.display())]
     ReadOnly {
         /// What could not be written.
         path: PathBuf,
@@ -114,7 +114,10 @@ pub enum StoreError {
         found: String,
     },
     /// A lock was not free within the time allowed.
-    #[error("{} is still locked after {waited_ms} ms", path.display())]
+    #[error(
+        "{0} is held by another process, still after {waited_ms} ms; nothing was recorded. `fuser {0}` tells which; try again when it has ended",
+        path.display()
+    )]
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -122,7 +125,9 @@ pub enum StoreError {
         waited_ms: u64,
     },
     /// The new value was put in place but could not be made durable: it may not survive a power cut.
-    #[error("{name} was moved, but syncing it failed: {source}")]
+    #[error(
+        "{name} was moved, but syncing it failed: {source}; a power cut may undo it. `pm log` shows what is there now"
+    )]
     RecordedUnknown {
         /// The ref, or the first of a batch.
         name: RefName,

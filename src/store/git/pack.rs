@@ -96,49 +96,6 @@ impl<'a> PackWriter<'a> {
         durable::sync_file(file, path, self.durability)?;
         Ok(checksum)
     }
-
-    /// The content of the index.
-    fn index(&mut self, checksum: gix::ObjectId) -> Result<Vec<u8>, StoreError> {
-        self.entries.sort_by_key(|entry| entry.id);
-        let mut index = Vec::with_capacity(1100 + self.entries.len() * 44);
-        index.extend_from_slice(b"\xfftOc\0\0\0\x02");
-        let mut fanout = [0u32; 256];
-        for entry in &self.entries {
-            fanout[usize::from(entry.id.as_bytes()[0])] += 1;
-        }
-        let mut sum = 0;
-        for count in fanout {
-            sum += count;
-            index.extend_from_slice(&u32::to_be_bytes(sum));
-        }
-        for entry in &self.entries {
-            index.extend_from_slice(entry.id.as_bytes());
-        }
-        for entry in &self.entries {
-            index.extend_from_slice(&entry.crc.to_be_bytes());
-        }
-        let mut large = Vec::new();
-        for entry in &self.entries {
-            let offset = match u32::try_from(entry.offset) {
-                Ok(offset) if offset < LARGE_OFFSET => offset,
-                _ => {
-                    large.push(entry.offset);
-                    LARGE_OFFSET | (large.len() - 1) as u32
-                }
-            };
-            index.extend_from_slice(&offset.to_be_bytes());
-        }
-        for offset in large {
-            index.extend_from_slice(&offset.to_be_bytes());
-        }
-        index.extend_from_slice(checksum.as_bytes());
-        let mut hasher = gix::hash::hasher(self.objects.hash());
-        hasher.update(&index);
-        let own =
-            hasher.try_finalize().map_err(|error| gix_failed("hash the index of", &self.temporary.path, &error))?;
-        index.extend_from_slice(own.as_bytes());
-        Ok(index)
-    }
 }
 
 impl Pack for PackWriter<'_> {
@@ -166,7 +123,9 @@ impl Pack for PackWriter<'_> {
             return Ok(());
         }
         let checksum = self.complete()?;
-        let index = self.index(checksum)?;
+        self.entries.sort_by_key(|entry| entry.id);
+        let index = index_of(&self.entries, &checksum)
+            .map_err(|error| gix_failed("hash the index of", &self.temporary.path, &error))?;
         let (index_temporary, mut index_file) = Temporary::create(&self.dir, "idx")?;
         index_file.write_all(&index).map_err(durable::failed("write", &index_temporary.path))?;
         durable::sync_file(&index_file, &index_temporary.path, self.durability)?;
@@ -175,6 +134,46 @@ impl Pack for PackWriter<'_> {
         index_temporary.rename(&self.dir.join(format!("{name}.idx")))?;
         durable::sync_dir(&self.dir, self.durability)
     }
+}
+
+/// The content of the index of a pack with this checksum. `entries` are sorted by id.
+fn index_of(entries: &[Entry], checksum: &gix::ObjectId) -> Result<Vec<u8>, gix::Error> {
+    let mut index = Vec::with_capacity(1100 + entries.len() * 44);
+    index.extend_from_slice(b"\xfftOc\0\0\0\x02");
+    let mut fanout = [0u32; 256];
+    for entry in entries {
+        fanout[usize::from(entry.id.as_bytes()[0])] += 1;
+    }
+    let mut sum = 0;
+    for count in fanout {
+        sum += count;
+        index.extend_from_slice(&u32::to_be_bytes(sum));
+    }
+    for entry in entries {
+        index.extend_from_slice(entry.id.as_bytes());
+    }
+    for entry in entries {
+        index.extend_from_slice(&entry.crc.to_be_bytes());
+    }
+    let mut large = Vec::new();
+    for entry in entries {
+        let offset = match u32::try_from(entry.offset) {
+            Ok(offset) if offset < LARGE_OFFSET => offset,
+            _ => {
+                large.push(entry.offset);
+                LARGE_OFFSET | (large.len() - 1) as u32
+            }
+        };
+        index.extend_from_slice(&offset.to_be_bytes());
+    }
+    for offset in large {
+        index.extend_from_slice(&offset.to_be_bytes());
+    }
+    index.extend_from_slice(checksum.as_bytes());
+    let mut hasher = gix::hash::hasher(checksum.kind());
+    hasher.update(&index);
+    index.extend_from_slice(hasher.try_finalize()?.as_bytes());
+    Ok(index)
 }
 
 /// A temporary file that is removed unless it is renamed.
@@ -258,4 +257,31 @@ fn crc32(data: &[u8]) -> u32 {
         table
     };
     !data.iter().fold(!0, |crc, &byte| TABLE[((crc ^ u32::from(byte)) & 0xff) as usize] ^ (crc >> 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_from_two_gigabytes_on_are_in_a_table_of_their_own() {
+        let entry = |first: u8, offset| Entry { id: Oid::from_bytes(&[first; 20]).expect("an id"), crc: 0, offset };
+        let entries = [entry(1, 12), entry(2, 1 << 31), entry(3, (1 << 31) - 1), entry(4, 1 << 40)];
+        let index = index_of(&entries, &gix::ObjectId::null(gix::hash::Kind::Sha1)).expect("hashed");
+        let offsets = &index[8 + 4 * 256 + 4 * 20 + 4 * 4..index.len() - 40];
+        let expected: [&[u8]; 6] = [
+            &[0, 0, 0, 12],
+            &[0x80, 0, 0, 0],
+            &[0x7f, 0xff, 0xff, 0xff],
+            &[0x80, 0, 0, 1],
+            &[0, 0, 0, 0, 0x80, 0, 0, 0],
+            &[0, 0, 1, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(offsets, expected.concat());
+    }
+
+    #[test]
+    fn the_checksum_of_an_entry_is_zlibs() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
 }
