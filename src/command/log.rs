@@ -12,7 +12,7 @@ use crate::id::{Queue, RecordId, RefName, shown};
 use crate::ledger::Ledger;
 use crate::ledger::resolve::prefix;
 use crate::protocol::codec::subject;
-use crate::protocol::record::Record;
+use crate::protocol::record::{Content, Record};
 use crate::protocol::view;
 use crate::session::Session;
 use crate::store::Store;
@@ -48,6 +48,8 @@ struct Entry {
     name: RefName,
     id: RecordId,
     record: Record,
+    /// The names of a report's files.
+    attachments: Vec<String>,
 }
 
 impl Args {
@@ -114,7 +116,7 @@ impl Args {
     }
 
     fn text(&self, entry: &Entry) -> String {
-        let Entry { name, id, record } = entry;
+        let Entry { name, id, record, .. } = entry;
         let place = name.task().map_or_else(|_| name.to_string(), |(queue, slug)| format!("{queue}/{slug}"));
         let time = view::time(record.at);
         if self.oneline {
@@ -146,10 +148,37 @@ fn read(
     entries: &mut Vec<Entry>,
     damaged: &mut Vec<Damage>,
 ) -> Result<()> {
+    let above = entries.len();
+    let wrong = |commit, found| {
+        let name = name.clone();
+        Damage { name: name.clone(), error: Error::Damaged { name, commit, found } }
+    };
     for row in ledger.chain(name, tip) {
         match row {
             Ok((id, _)) if Some(id) == until => break,
-            Ok((id, record)) => entries.push(Entry { name: name.clone(), id, record }),
+            Ok((id, record)) => {
+                let own = match &record.content {
+                    Content::Task(task) => RefName::of_task(&task.queue, &task.slug),
+                    _ => name.clone(),
+                };
+                if own != *name {
+                    // A chain under a second ref would tell one task's story twice.
+                    entries.truncate(above);
+                    damaged.push(wrong(id, format!("its chain belongs to {own}, this ref is a second one for it")));
+                    break;
+                }
+                let attachments = match &record.content {
+                    Content::Report(report) => {
+                        report.attachments.map_or(Ok(Vec::new()), |t| ledger.store.file_names(t))
+                    }
+                    _ => Ok(Vec::new()),
+                };
+                let attachments = attachments.unwrap_or_else(|error| {
+                    damaged.push(wrong(id, format!("its attachments cannot be read: {error}")));
+                    Vec::new()
+                });
+                entries.push(Entry { name: name.clone(), id, record, attachments });
+            }
             Err(error @ Error::Damaged { .. }) => damaged.push(Damage { name: name.clone(), error }),
             Err(error) => return Err(error),
         }
@@ -158,7 +187,7 @@ fn read(
 }
 
 fn to_json(entry: &Entry) -> Value {
-    view::record(entry.id, &entry.record, &[])
+    view::record(entry.id, &entry.record, &entry.attachments)
 }
 
 /// A point in time, in seconds since 1970.

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::id::RecordId;
 use crate::ledger::Ledger;
 use crate::ledger::find::Found;
+use crate::ledger::graph::Graph;
 use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::codec::subject;
@@ -42,7 +43,13 @@ impl Args {
         let life = read(session, &ledger, &found)?;
         let state = &found.state;
         let blocked_by = match state.phase() {
-            Some(Phase::New) => blockers(&ledger.dependencies(&state.task.depends_on)?.unmet),
+            Some(Phase::New) => {
+                // A dependency that cannot be read is one that is waited for; this task is shown all the same.
+                let mut graph = Graph::new(&ledger, &[]);
+                let unmet = graph.unmet(&state.task.depends_on);
+                graph.finish()?;
+                blockers(&unmet)
+            }
             _ => Vec::new(),
         };
         let moment = Watch::new(session).moment(&found.name, state, blocked_by);

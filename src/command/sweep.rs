@@ -19,6 +19,9 @@ use crate::session::Session;
 /// What `--wait` allows beyond the largest TTL, for reading.
 const WAIT_SLACK: Duration = Duration::from_secs(5);
 
+/// After so long a temporary file belongs to nobody: no append takes a day.
+const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
+
 /// Take stale claims away from workers that went silent
 ///
 /// A claim is stale when its newest record is older than its TTL. Records that this machine wrote since it booted
@@ -72,6 +75,11 @@ impl Args {
             std::thread::sleep(pause(&outcome));
             let later = self.once(session, &prefix, &terms)?;
             outcome = merged(outcome, later);
+        }
+        if !self.dry_run
+            && let Err(error) = session.store.sweep_temporaries(ORPHAN_AGE)
+        {
+            session.out.warning(&format!("temporary files of killed writers could not be removed: {error}"));
         }
         warn_damaged(&session.out, &outcome.damaged);
         if let Some(why) = &outcome.forgetful {

@@ -123,7 +123,7 @@ impl<'a> Graph<'a> {
         let answer = match self.ledger.dependencies(&[id]) {
             Ok(mut dependencies) => dependencies.unmet.pop(),
             // A dependency that cannot be read is not done; which one, `verify` says.
-            Err(Error::Damaged { .. }) => Some(unmet(id, None)),
+            Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => Some(unmet(id, None)),
             Err(error) => {
                 self.failure.get_or_insert(error);
                 Some(unmet(id, None))

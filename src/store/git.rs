@@ -11,6 +11,7 @@ mod pack;
 mod prepared;
 mod publish;
 mod refs;
+mod rescue;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use self::objects::Objects;
 use self::refs::Refs;
+use self::rescue::Rescue;
 use super::{Commit, Durability, Mode, Pack, Publish, RefRow, Store, StoreError, Swap, durable, lock};
 use crate::id::{Oid, RefName, shown};
 
@@ -43,6 +45,7 @@ pub struct GitStore {
     git_dir: PathBuf,
     objects: Objects,
     refs: Refs,
+    rescue: Rescue,
     durability: Durability,
 }
 
@@ -64,6 +67,7 @@ impl GitStore {
         let common_dir = absolute(repo.common_dir())?;
         Ok(GitStore {
             objects: Objects::new(common_dir.join("objects"), repo.object_hash()),
+            rescue: Rescue::new(&common_dir),
             refs: Refs::new(common_dir, repo.object_hash()),
             git_dir: absolute(repo.git_dir())?,
             repo,
@@ -181,7 +185,7 @@ impl GitStore {
 
 impl Store for GitStore {
     fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
-        self.objects.read_commit(id)
+        self.rescuing(|| self.objects.read_commit(id))
     }
 
     fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError> {
@@ -193,7 +197,7 @@ impl Store for GitStore {
     }
 
     fn file_names(&self, tree: Oid) -> Result<Vec<String>, StoreError> {
-        self.objects.file_names(tree)
+        self.rescuing(|| self.objects.file_names(tree))
     }
 
     fn persist(&self) -> Result<(), StoreError> {
@@ -230,13 +234,39 @@ impl Store for GitStore {
     ) -> Result<Swap, StoreError> {
         assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
         assert!(self.objects.is_persisted(), "objects are not persisted");
-        self.refs.compare_and_swap(name, expected, new, self.durability)
+        let swap = self.refs.compare_and_swap(name, expected, new, self.durability)?;
+        if swap == Swap::Done {
+            self.care_for_written(name)?;
+        }
+        Ok(swap)
     }
 
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
         assert!(refs.iter().all(|(name, _)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
         assert!(self.objects.is_persisted(), "objects are not persisted");
-        self.refs.publish(refs, self.durability)
+        let published = self.refs.publish(refs, self.durability)?;
+        if let (Publish::Done { .. }, Some((first, _))) = (&published, refs.first()) {
+            self.care_for_written(first)?;
+        }
+        Ok(published)
+    }
+}
+
+impl GitStore {
+    /// Reads, and where an object is missing puts back what a `git gc` deleted and reads again.
+    fn rescuing<T>(&self, read: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match read() {
+            Err(StoreError::Missing { .. }) if self.rescue.restore(&self.objects)? => read(),
+            result => result,
+        }
+    }
+
+    /// Sees to it that a `git gc` that runs now cannot take what `name` was just moved to.
+    fn care_for_written(&self, name: &RefName) -> Result<(), StoreError> {
+        self.rescue.after_move(&self.objects, self.durability).map_err(|error| StoreError::RecordedUnknown {
+            name: name.clone(),
+            source: io::Error::other(error.to_string()),
+        })
     }
 }
 

@@ -28,12 +28,17 @@ pub(super) struct Objects {
     /// costs more than the rest of a heartbeat.
     stores: OnceCell<Vec<gix::odb::Handle>>,
     /// Written since the last [`Objects::persist`].
-    pending: RefCell<Vec<Pending>>,
+    pending: RefCell<Vec<Written>>,
+    /// Persisted since the last [`Objects::forget_written`].
+    persisted: RefCell<Vec<Written>>,
 }
 
-struct Pending {
+/// An object or pack that was written.
+struct Written {
     path: PathBuf,
     dir_is_new: bool,
+    /// What to write again should a `git gc` delete the file; `None` for the files of a pack.
+    content: Option<(Kind, Vec<u8>)>,
 }
 
 impl Objects {
@@ -46,6 +51,7 @@ impl Objects {
             loose: gix::odb::loose::Store::at(dir, hash),
             stores: OnceCell::new(),
             pending: RefCell::default(),
+            persisted: RefCell::default(),
         }
     }
 
@@ -159,19 +165,70 @@ impl Objects {
     /// Syncs what was written since the last call, and the directories that name it.
     pub(super) fn persist(&self, durability: Durability) -> Result<(), StoreError> {
         let pending = self.pending.take();
-        if durability == Durability::Process {
-            return Ok(());
-        }
         let mut dirs = BTreeSet::new();
         for object in &pending {
-            let file = File::open(&object.path).map_err(durable::unreadable("open", &object.path))?;
-            durable::sync_file(&file, &object.path, durability)?;
+            if durability == Durability::Power {
+                self.sync(object, durability)?;
+            }
             dirs.extend(object.path.parent());
             if object.dir_is_new {
                 dirs.insert(self.dir());
             }
         }
-        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, durability))
+        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, durability))?;
+        self.persisted.borrow_mut().extend(pending);
+        Ok(())
+    }
+
+    /// Syncs the file of a loose object. A `git gc` may have moved it into a pack of unreachable objects, or deleted
+    /// it: then it is written again.
+    fn sync(&self, object: &Written, durability: Durability) -> Result<(), StoreError> {
+        let unreadable = || durable::unreadable("open", &object.path);
+        let file = match File::open(&object.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.write_again(object)?;
+                File::open(&object.path).map_err(unreadable())?
+            }
+            file => file.map_err(unreadable())?,
+        };
+        durable::sync_file(&file, &object.path, durability)
+    }
+
+    fn write_again(&self, object: &Written) -> Result<(), StoreError> {
+        let Some((kind, content)) = &object.content else {
+            return Err(durable::unreadable("open", &object.path)(ErrorKind::NotFound.into()));
+        };
+        let written = self.loose.write_buf(*kind, content);
+        written.map(drop).map_err(|error| gix_failed("write an object below", self.dir(), &error))
+    }
+
+    /// Notes the files of a pack as written and synced.
+    pub(super) fn note_pack(&self, files: [PathBuf; 2]) {
+        let note = |path| Written { path, dir_is_new: false, content: None };
+        self.persisted.borrow_mut().extend(files.map(note));
+    }
+
+    /// Hands every file that was written and persisted to `each`. Where that finds one gone it is written again.
+    pub(super) fn each_written(
+        &self,
+        durability: Durability,
+        mut each: impl FnMut(&Path) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
+        for object in self.persisted.borrow().iter() {
+            let mut result = each(&object.path);
+            if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                self.write_again(object)?;
+                self.sync(object, durability)?;
+                result = each(&object.path);
+            }
+            result.map_err(durable::failed("link", &object.path))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the care for what was written so far.
+    pub(super) fn forget_written(&self) {
+        self.persisted.take();
     }
 
     pub(super) fn commits_with_prefix(&self, prefix: &str) -> Result<Vec<Oid>, StoreError> {
@@ -254,7 +311,8 @@ impl Objects {
                 .write_buf_with_known_id(kind, content, object)
                 .map_err(|error| gix_failed("write an object below", self.dir(), &error))?;
         }
-        self.pending.borrow_mut().push(Pending { path, dir_is_new });
+        let content = Some((kind, content.to_vec()));
+        self.pending.borrow_mut().push(Written { path, dir_is_new, content });
         Ok(id)
     }
 

@@ -130,9 +130,12 @@ impl Pack for PackWriter<'_> {
         index_file.write_all(&index).map_err(durable::failed("write", &index_temporary.path))?;
         durable::sync_file(&index_file, &index_temporary.path, self.durability)?;
         let name = format!("pack-{checksum}");
-        self.temporary.rename(&self.dir.join(format!("{name}.pack")))?;
-        index_temporary.rename(&self.dir.join(format!("{name}.idx")))?;
-        durable::sync_dir(&self.dir, self.durability)
+        let files = ["pack", "idx"].map(|suffix| self.dir.join(format!("{name}.{suffix}")));
+        self.temporary.rename(&files[0])?;
+        index_temporary.rename(&files[1])?;
+        durable::sync_dir(&self.dir, self.durability)?;
+        self.objects.note_pack(files);
+        Ok(())
     }
 }
 

@@ -1,7 +1,9 @@
 //! Tests of the store against real repositories, with the `git` program as the other party: what every store
-//! promises, opening, objects. Those of refs and locks are in [`refs`].
+//! promises, opening, objects. Those of refs and locks are in [`refs`], of
+//! the care for objects beside a gc in [`rescue`].
 
 mod refs;
+mod rescue;
 
 use std::fs;
 use std::path::{Path, PathBuf};

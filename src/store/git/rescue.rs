@@ -1,0 +1,126 @@
+//! Keeping the objects of new records while `git gc` runs, and putting back those that it deleted.
+//!
+//! `git gc --prune=now` deletes every object that was unreachable when it looked, also those that a record's ref
+//! points at since (git's own documentation warns of it). git tells nobody what it saw. But it holds `gc.pid` while
+//! it works, so: whoever moves a ref while that file names a live process links the objects of the move into
+//! `<git-common-dir>/pm/rescue/`, and writes again what is gone already. A reader that misses an object links all of
+//! them back first; the first writer after the gc does so too, and empties the folder.
+//!
+//! What must never happen here: a file is taken out of the folder while a gc runs that may not have seen its ref. A
+//! prune without `git gc` (no `gc.pid`) is not noticed: for that there is no remedy here.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::objects::Objects;
+use crate::store::lock::{self, Wait};
+use crate::store::{Durability, Mode, StoreError, durable};
+
+/// After so long git itself no longer believes that a `gc.pid` is alive.
+const GC_LASTS_AT_MOST: Duration = Duration::from_secs(12 * 3600);
+
+/// The rescue folder of one repository.
+#[derive(Debug)]
+pub(super) struct Rescue {
+    dir: PathBuf,
+    lock: PathBuf,
+    gc_pid: PathBuf,
+}
+
+impl Rescue {
+    pub(super) fn new(common_dir: &Path) -> Rescue {
+        let pm = common_dir.join("pm");
+        Rescue { dir: pm.join("rescue"), lock: pm.join("locks").join("rescue"), gc_pid: common_dir.join("gc.pid") }
+    }
+
+    /// To be called after a ref was moved to objects that `objects` wrote, before the move is acknowledged. Two looks
+    /// at the disk where no gc runs and none ran.
+    pub(super) fn after_move(&self, objects: &Objects, durability: Durability) -> Result<(), StoreError> {
+        let gc_runs = self.gc_runs();
+        if !gc_runs && !self.dir.exists() {
+            objects.forget_written();
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        if gc_runs {
+            durable::create_dir_all(&self.dir, durability)?;
+            objects.each_written(durability, |path| self.keep(path, objects.dir()))?;
+            durable::sync_dir(&self.dir, durability)?;
+        } else if !self.gc_runs() {
+            // Asked again under the lock: a gc that started since has seen every ref that these files were kept for.
+            self.put_back(objects.dir()).map_err(durable::failed("restore objects from", &self.dir))?;
+            self.empty().map_err(durable::failed("empty", &self.dir))?;
+        }
+        objects.forget_written();
+        Ok(())
+    }
+
+    /// Puts back what a gc deleted. Returns whether that was anything.
+    pub(super) fn restore(&self, objects: &Objects) -> Result<bool, StoreError> {
+        if !self.dir.exists() {
+            return Ok(false);
+        }
+        let _lock = self.lock()?;
+        self.put_back(objects.dir()).map_err(durable::failed("restore objects from", &self.dir))
+    }
+
+    fn lock(&self) -> Result<fs::File, StoreError> {
+        lock::acquire_file(&self.lock, Mode::Exclusive, &mut Wait::new(lock::PATIENCE))
+    }
+
+    /// Links one file of the object directory into the folder. `NotFound` where it is gone already.
+    fn keep(&self, path: &Path, objects: &Path) -> io::Result<()> {
+        let Ok(relative) = path.strip_prefix(objects) else { return Ok(()) };
+        let name = relative.to_string_lossy().replace('/', "_");
+        match fs::hard_link(path, self.dir.join(name)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    fn put_back(&self, objects: &Path) -> io::Result<bool> {
+        let mut restored = false;
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let target = objects.join(name.to_string_lossy().replacen('_', "/", 1));
+            if let Some(dir) = target.parent() {
+                fs::create_dir_all(dir)?;
+            }
+            match fs::hard_link(entry.path(), &target) {
+                Ok(()) => restored = true,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(restored)
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            durable::remove_if_there(&entry?.path())?;
+        }
+        fs::remove_dir(&self.dir)
+    }
+
+    /// Whether `gc.pid` names a process that may still be at work.
+    fn gc_runs(&self) -> bool {
+        let Ok(modified) = fs::metadata(&self.gc_pid).and_then(|metadata| metadata.modified()) else { return false };
+        if SystemTime::now().duration_since(modified).is_ok_and(|age| age > GC_LASTS_AT_MOST) {
+            return false;
+        }
+        let note = fs::read_to_string(&self.gc_pid).unwrap_or_default();
+        let mut words = note.split_whitespace();
+        let pid = words.next().and_then(|pid| pid.parse().ok()).and_then(rustix::process::Pid::from_raw);
+        let here = rustix::system::uname();
+        match (pid, words.next()) {
+            // Only of a process of this machine can it be said that it is gone.
+            (Some(pid), Some(host)) if host.as_bytes() == here.nodename().to_bytes() => {
+                rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+            }
+            _ => true,
+        }
+    }
+}
