@@ -60,6 +60,10 @@ fn wrong_call(error: &clap::Error) -> ExitCode {
             Output::new(false, false, Color::Auto).raw(&error.render().to_string());
             ExitCode::Done
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => {
+            Output::new(false, false, Color::Auto).note(error.render().to_string().trim_end());
+            ExitCode::Usage
+        }
         _ => {
             let text = error.render().to_string();
             let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim()).to_owned();

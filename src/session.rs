@@ -113,7 +113,8 @@ fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
     if let Some(agent) = env("PM_AGENT_ID") {
         return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
     }
-    if let Some(context) = caller.context.clone().or_else(|| env("PM_CONTEXT_ID")) {
+    if let Some(context) = caller.context.clone().filter(|context| !context.is_empty()).or_else(|| env("PM_CONTEXT_ID"))
+    {
         let first: String = context.chars().take(12).collect();
         return format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")));
     }

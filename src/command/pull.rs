@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     filter: Filter,
     /// Print assignments for eval: export TASK=… SLUG=… PM_CLAIM=… PM_AGENT_ID=…; empty ones on an empty queue
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     shell: bool,
     /// How many lost races to make up for with another candidate
     #[arg(long, value_name = "N", default_value_t = 5)]

@@ -1,17 +1,19 @@
 //! `pm report`: say what was done.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::{ClaimArgs, TaskArgs, TextArgs};
 use crate::error::{Error, Result};
+use crate::id::{Oid, shown};
 use crate::ledger::resolve::place;
 use crate::protocol::decide::Intent;
 use crate::protocol::record::Report;
 use crate::protocol::{text, view};
 use crate::session::Session;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Say what was done
 ///
@@ -45,7 +47,7 @@ impl Args {
         let title = text::checked_title(&text::stripped(&self.title))?;
         let body = self.text.read()?.map_or(Ok(None), |body| text::checked_body(&text::stripped(&body)))?;
         let claim = self.claim.named()?;
-        let commit = self.commit.as_deref().map(|rev| session.store.resolve_commit(rev)).transpose()?;
+        let commit = self.commit.as_deref().map(|rev| work(session, rev)).transpose()?;
         let files = self.files()?;
         let ledger = session.writer();
         let found = self.task.find(session, &ledger)?;
@@ -53,7 +55,11 @@ impl Args {
         if !files.is_empty() {
             // A refused report leaves no files behind.
             ledger.allows(&found, &Intent::Report { claim, report: report.clone(), body: None })?;
-            report.attachments = Some(session.store.write_files(&files)?);
+            report.attachments = Some(session.store.write_files(&files).map_err(|error| match error {
+                // A name that git keeps out of every tree.
+                StoreError::Io { what, source } if source.kind() == ErrorKind::InvalidInput => Error::Usage(what),
+                error => error.into(),
+            })?);
         }
         let appended = ledger.append(found, Intent::Report { claim, report, body })?;
         let (id, record) = appended.last();
@@ -92,4 +98,14 @@ fn file_name(path: &Path) -> Result<String> {
         Some(name) if !name.chars().any(char::is_control) && !name.eq_ignore_ascii_case(".git") => Ok(name.to_owned()),
         _ => Err(Error::Usage(format!("{} has no name that an attachment can have", path.display()))),
     }
+}
+
+/// The commit that the caller names. One that is not here is the caller's mistake, no damage of the ledger.
+fn work(session: &Session, rev: &str) -> Result<Oid> {
+    session.store.resolve_commit(rev).map_err(|error| match error {
+        StoreError::Missing { .. } => {
+            StoreError::NoCommit { rev: shown(rev), found: "this repository has no such object".to_owned() }.into()
+        }
+        error => error.into(),
+    })
 }

@@ -108,7 +108,9 @@ pub fn encode(record: &Record, committer: Signature) -> Commit {
 
 /// Whole seconds and microseconds since 1970, as RFC 3339 in UTC with exactly six decimals.
 fn created_text(micros: i64) -> String {
-    match jiff::Timestamp::from_microsecond(micros) {
+    // `from_microsecond` refuses the last second that jiff itself can hold and parse.
+    let nanos = micros.rem_euclid(1_000_000) as i32 * 1000;
+    match jiff::Timestamp::new(micros.div_euclid(1_000_000), nanos) {
         Ok(time) => format!("{time:.6}"),
         // Outside of years -9999 to 9999; no clock that pm reads says so.
         Err(_) => format!("{:.6}", jiff::Timestamp::UNIX_EPOCH),

@@ -346,6 +346,12 @@ impl Objects {
     fn find_any(&self, id: Oid, out: &mut Vec<u8>) -> Result<Kind, StoreError> {
         let object = self.object_id(id)?;
         let failed = |error: gix::Error| match error.downcast_any_ref::<io::Error>() {
+            // That is how the inflater says that the bytes are no zlib stream: the object's fault, not the system's.
+            Some(io)
+                if matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+            {
+                StoreError::Damaged { id, found: error.to_string() }
+            }
             Some(io) => StoreError::Io { what: format!("cannot read object {id}"), source: io.kind().into() },
             None => StoreError::Damaged { id, found: error.to_string() },
         };

@@ -82,7 +82,7 @@ impl Rescue {
 
     fn put_back(&self, objects: &Path) -> io::Result<bool> {
         let mut restored = false;
-        for entry in fs::read_dir(&self.dir)? {
+        for entry in self.entries()? {
             let entry = entry?;
             let name = entry.file_name();
             let target = objects.join(name.to_string_lossy().replacen('_', "/", 1));
@@ -99,10 +99,22 @@ impl Rescue {
     }
 
     fn empty(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.dir)? {
+        for entry in self.entries()? {
             durable::remove_if_there(&entry?.path())?;
         }
-        fs::remove_dir(&self.dir)
+        match fs::remove_dir(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// What is in the folder: nothing, where another process emptied it while this one waited for the lock.
+    fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
+        match fs::read_dir(&self.dir) {
+            Ok(entries) => Ok(Some(entries).into_iter().flatten()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether `gc.pid` names a process that may still be at work.

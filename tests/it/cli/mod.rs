@@ -1,0 +1,24 @@
+//! The command line, driven as a person or a script would: real processes, real repositories.
+//!
+//! What can be shown below the command line is shown there (`ledger`, `protocol`); here is what only whole processes
+//! can show: arguments, environment, configuration, output, exit codes, and the file system going wrong.
+
+mod arguments;
+mod clocks;
+mod concurrency;
+mod configuration;
+mod damage;
+mod disk;
+mod exit_codes;
+mod help;
+mod identity;
+mod locks;
+mod names;
+mod output;
+mod plans;
+mod readonly;
+mod repositories;
+mod shapes;
+mod sweep;
+mod texts;
+mod zombies;

@@ -1,0 +1,208 @@
+//! `bulk-plan`: the whole input is checked first, every fault is listed with its line, and it is all or nothing.
+
+use std::path::PathBuf;
+
+use crate::support::{Outcome, Repo, text};
+
+fn fixture(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fixtures/plans", name].iter().collect();
+    path.display().to_string()
+}
+
+fn bulk(repo: &Repo, input: &str, options: &[&str]) -> Outcome {
+    repo.pm_fed(input, &[&["bulk-plan", "--input", "-"], options].concat())
+}
+
+/// Asserts that an input is refused with this code and with all these words, and that nothing was written.
+fn refused(repo: &Repo, input: &str, code: i32, words: &[&str]) {
+    let before = repo.refs();
+    let outcome = bulk(repo, input, &[]).fails(code);
+    for word in words {
+        assert!(outcome.stderr.contains(word), "'{word}' is not in {outcome:?}");
+    }
+    assert_eq!(repo.refs(), before);
+}
+
+#[test]
+fn fields_of_later_issues_and_misspelt_ones_are_refused_with_their_line() {
+    let repo = Repo::new();
+    for field in ["parent", "parent_slug", "verifier", "sticky", "workdir", "titel", "dependsOn", "ttl"] {
+        let lines = format!("{{\"title\":\"A\"}}\n\n{{\"title\":\"B\",\"{field}\":true}}\n");
+        refused(&repo, &lines, 2, &["line 3", field]);
+        let array = format!("[\n{{\"title\":\"A\"}},\n{{\"title\":\"B\",\n \"{field}\":\"x\"}}]");
+        refused(&repo, &array, 2, &["line ", field]);
+    }
+}
+
+#[test]
+fn every_fault_is_listed_with_its_line() {
+    let repo = Repo::new();
+    let input = "{\"title\":\"\"}\n\
+                 {\"slug\":\"A\",\"title\":\"two\\nlines\"}\n\
+                 {\"title\":\"ok\",\"priority\":7,\"labels\":[\"two words\"]}\n\
+                 {\"slug\":\"same\",\"title\":\"One\"}\n\
+                 {\"slug\":\"same\",\"title\":\"Two\"}\n\
+                 not json\n\
+                 {\"slug\":\"no-title\"}\n\
+                 {\"title\":\"T\",\"text\":\"\\u001b[31m\"}\n\
+                 [1]\n";
+    let words = ["line 1: ", "line 2: ", "line 3: ", "line 5: ", "line 6: ", "line 7: ", "line 8: ", "line 9: "];
+    refused(&repo, input, 2, &words);
+    refused(
+        &repo,
+        input,
+        2,
+        &["'A' is not a valid slug", "must be one line", "priority", "'two words'", "on line 4 already"],
+    );
+    refused(&repo, input, 2, &["has no title", "U+001B", "nothing was written"]);
+}
+
+#[test]
+fn an_input_that_is_no_plan_is_refused() {
+    let repo = Repo::new();
+    for input in [
+        "",
+        "\n\n",
+        "[]",
+        "[",
+        "{",
+        "null",
+        "42",
+        "[{\"title\":\"A\"}",
+        "\u{feff}{}",
+        "{\"title\":1}",
+        "[[{\"title\":\"A\"}]]",
+    ] {
+        refused(&repo, input, 2, &["nothing was written"]);
+    }
+    repo.pm(&["bulk-plan", "--input", "absent"]).fails(2).says("absent");
+    std::fs::write(repo.path().join("binary"), [0xff, 0xfe]).expect("written");
+    repo.pm(&["bulk-plan", "--input", "binary"]).fails(2).says("UTF-8");
+    repo.pm(&["bulk-plan"]).fails(2);
+}
+
+#[test]
+fn dependencies_that_cannot_be_are_refused_with_their_line() {
+    let repo = Repo::new();
+    refused(&repo, "{\"slug\":\"a\",\"title\":\"A\",\"depends_on_slugs\":[\"absent\"]}", 11, &["line 1", "absent"]);
+    refused(&repo, "{\"slug\":\"a\",\"title\":\"A\",\"depends_on_slugs\":[\"a\"]}", 11, &["line 1", "itself"]);
+    refused(&repo, "{\"slug\":\"a\",\"title\":\"A\",\"depends_on_slugs\":[\"B\"]}", 11, &["line 1", "'B'"]);
+    refused(&repo, "{\"slug\":\"a\",\"title\":\"A\",\"depends_on\":[\"0123456789\"]}", 11, &["line 1", "0123456789"]);
+    repo.plan("bad");
+    repo.claim("bad");
+    repo.pm(&["report", "--task", "bad", "--title", "No"]).ok();
+    repo.pm(&["finished", "--task", "bad", "--rejected"]).ok();
+    bulk(&repo, "{\"title\":\"A\",\"depends_on_slugs\":[\"bad\"]}", &[]).fails(11).says("it is rejected");
+}
+
+#[test]
+fn a_cycle_is_printed_and_nothing_is_written() {
+    let repo = Repo::new();
+    let outcome = repo.pm(&["bulk-plan", "--input", &fixture("debian-cycle.plan.json")]).fails(11);
+    assert!(
+        outcome.stderr.contains("libc6 -> libgcc-s1 -> libc6")
+            || outcome.stderr.contains("libgcc-s1 -> libc6 -> libgcc-s1"),
+        "{outcome:?}"
+    );
+    assert_eq!(repo.refs(), "");
+    assert_eq!(repo.git(&["count-objects", "-v"]).lines().find(|line| line.starts_with("packs:")), Some("packs: 0"));
+}
+
+#[test]
+fn an_array_and_lines_plan_the_same_and_slugs_resolve_in_any_order() {
+    let array = "[{\"slug\":\"b\",\"title\":\"B\",\"depends_on_slugs\":[\"a\"]},\n{\"slug\":\"a\",\"title\":\"A\"}]";
+    let lines = "{\"slug\":\"b\",\"title\":\"B\",\"depends_on_slugs\":[\"a\"]}\n{\"slug\":\"a\",\"title\":\"A\"}\n";
+    for input in [array, lines] {
+        let repo = Repo::new();
+        let outcome = bulk(&repo, input, &[]).ok();
+        let rows: Vec<Vec<&str>> = outcome.stdout.lines().map(|line| line.split('\t').collect()).collect();
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0][1], rows[0][2], rows[1][1]), ("b", "created", "a"));
+        assert_eq!(repo.pm(&["next", "--json"]).json()["attributes"]["slug"], "a");
+        let b = repo.pm(&["show", "--json", "--task", "b"]).json();
+        assert_eq!(b["task"]["sha"], rows[0][0]);
+        assert_eq!(b["task"]["links"]["dependsOn"], serde_json::json!([rows[1][0]]));
+        repo.assert_sound();
+    }
+}
+
+#[test]
+fn tasks_keep_the_order_of_the_input() {
+    let repo = Repo::new();
+    let lines: String = (0..50).rev().map(|n| format!("{{\"slug\":\"t{n}\",\"title\":\"T\"}}\n")).collect();
+    bulk(&repo, &lines, &[]).ok();
+    let next = repo.pm(&["next", "--all", "--json"]).json();
+    let slugs: Vec<String> =
+        next["tasks"].as_array().expect("an array").iter().map(|task| text(&task["slug"])).collect();
+    assert_eq!(slugs, (0..50).rev().map(|n| format!("t{n}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_real_plan_can_be_planned_twice_and_worked_off_in_order() {
+    let repo = Repo::new();
+    let plan = fixture("gitoxide-workspace.plan.json");
+    let first = repo.pm(&["bulk-plan", "--json", "--input", &plan]).json();
+    assert_eq!((&first["created"], &first["skipped"]), (&71.into(), &0.into()));
+    let before = repo.refs();
+    let again = repo.pm(&["bulk-plan", "--json", "--input", &plan]).json();
+    assert_eq!((&again["created"], &again["skipped"]), (&0.into(), &71.into()));
+    assert_eq!(repo.refs(), before);
+    let id = |row: &serde_json::Value| row["task"].clone();
+    let ids = |told: &serde_json::Value| told["tasks"].as_array().expect("an array").iter().map(id).collect::<Vec<_>>();
+    assert_eq!(ids(&first), ids(&again));
+    let counts = repo.pm(&["status", "--json"]).json();
+    assert_eq!(counts["runnable"].as_u64().expect("a number") + counts["blocked"].as_u64().expect("a number"), 71);
+    // A task that waits can be neither claimed nor handed out.
+    let blocked = repo.pm(&["list", "--json", "--blocked", "--limit", "1", "--quiet"]).json();
+    repo.pm(&["executing", "--task", &text(&blocked["tasks"][0]["task"])]).fails(11);
+    let first = text(&repo.pm(&["pull", "--json"]).json()["task"]["attributes"]["slug"]);
+    assert!(!text(&blocked["tasks"][0]["slug"]).eq(&first));
+    repo.git(&["gc", "--quiet"]);
+    repo.assert_sound();
+}
+
+#[test]
+fn an_existing_slug_with_another_definition_is_refused_with_all_differences() {
+    let repo = Repo::new();
+    let plan = "{\"slug\":\"a\",\"title\":\"A\",\"text\":\"x\",\"priority\":1,\"labels\":[\"l\"]}\n{\"slug\":\"b\",\"title\":\"B\"}\n";
+    bulk(&repo, plan, &[]).ok();
+    let before = repo.refs();
+    let other = "{\"slug\":\"a\",\"title\":\"A\",\"text\":\"y\",\"priority\":2}\n\
+                 {\"slug\":\"b\",\"title\":\"Bee\",\"depends_on_slugs\":[\"a\"]}\n{\"slug\":\"c\",\"title\":\"C\"}\n";
+    let outcome = bulk(&repo, other, &[]).fails(4);
+    for line in ["differs in priority, labels, text", "differs in title, depends_on"] {
+        assert!(outcome.stderr.contains(line), "{outcome:?}");
+    }
+    let error = bulk(&repo, other, &["--json"]).fails(4).error();
+    assert_eq!(error["differences"].as_array().map(Vec::len), Some(2));
+    assert_eq!(repo.refs(), before, "nothing was written, not even c");
+    let taken = bulk(&repo, other, &["--accept-existing", "--json"]).json();
+    assert_eq!((&taken["created"], &taken["skipped"]), (&1.into(), &2.into()));
+    assert_eq!(repo.pm(&["show", "--json", "--task", "b"]).json()["task"]["title"], "B", "taken as it is");
+}
+
+#[test]
+fn the_definition_does_not_change_with_the_state() {
+    let repo = Repo::new();
+    let plan = "{\"slug\":\"a\",\"title\":\"A\",\"labels\":[\"y\",\"x\",\"x\"]}\n";
+    bulk(&repo, plan, &[]).ok();
+    repo.work_off("a");
+    assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 1);
+    let reordered = "{\"labels\":[\"x\",\"y\"],\"title\":\"A\",\"slug\":\"a\",\"priority\":2,\"text\":\"\"}";
+    assert_eq!(bulk(&repo, reordered, &["--json"]).json()["skipped"], 1, "the same definition, spelled otherwise");
+}
+
+#[test]
+fn a_plan_is_read_from_a_file_or_from_standard_input_into_any_queue() {
+    let repo = Repo::new();
+    std::fs::write(repo.path().join("plan.json"), "[{\"title\":\"A\"}]").expect("written");
+    repo.pm(&["bulk-plan", "--input", "plan.json", "--queue", "q"]).ok();
+    bulk(&repo, "[{\"title\":\"A\"}]", &["--queue", "r"]).ok();
+    assert_eq!(repo.pm(&["queues", "--json"]).json()["queues"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn no_progress_is_shown_where_there_is_no_terminal() {
+    let repo = Repo::new();
+    assert_eq!(repo.pm(&["bulk-plan", "--input", &fixture("gitoxide-workspace.plan.json")]).ok().stderr, "");
+}

@@ -1,0 +1,9 @@
+//! The ledger below the command line: over a store in memory and over real repositories.
+//!
+//! `world` builds ledgers and stands between them and their store; every other file holds the tests of one topic.
+
+mod batch;
+mod frozen;
+mod races;
+mod reads;
+mod world;

@@ -1,0 +1,131 @@
+//! What a command costs does not depend on how long a chain is: nothing walks one.
+
+use pm::commit::Signature;
+use pm::id::RecordId;
+use pm::ledger::sweep::Terms;
+use pm::protocol::codec;
+use pm::protocol::decide::Intent;
+use pm::protocol::lease::TtlRule;
+use pm::protocol::record::{Nonce, Ttl};
+use pm::protocol::state::TaskState;
+use pm::store::git::GitStore;
+use pm::store::memory::MemoryStore;
+use pm::store::{Durability, Store};
+
+use super::world::*;
+use crate::support::Repo;
+
+/// Plans a task as w1, claims it, and lets it have so many records: reports and heartbeats among them.
+fn long_chain(world: &World, store: &dyn Store, slug: &str, length: u64) {
+    let ledger = world.ledger(store, "w1");
+    plan(&ledger, slug);
+    for intent in [claim(), heartbeat(None), report()] {
+        act(&ledger, slug, intent).expect("recorded");
+    }
+    let start = act(&ledger, slug, heartbeat(None)).expect("recorded");
+    // The rest is heartbeats, each written by hand upon the last: deciding every one of them would take minutes.
+    let mut record = start.last().1.clone();
+    let by = Signature { name: b"Ada".to_vec(), email: b"a@example.com".to_vec(), seconds: 0, offset: 0 };
+    let mut tip = start.state.tip;
+    for seq in start.state.seq + 1..length {
+        record.seq = seq;
+        record.parent = Some(tip);
+        record.links.heartbeat = Some(tip);
+        record.nonce = Nonce(seq);
+        tip = RecordId(store.write_commit(&codec::encode(&record, by.clone())).expect("written"));
+    }
+    let end = TaskState { tip, ..start.state.clone() };
+    publish(store, slug, &start.state, &end);
+    let state = found(&ledger, slug).state;
+    assert_eq!((state.seq + 1, state.tip), (length, tip));
+}
+
+/// How many objects and refs each command reads on a task whose chain is this long.
+fn reads(store: &dyn Store, length: u64) -> Vec<(&'static str, usize)> {
+    let world = World::new();
+    long_chain(&world, store, "a", length);
+    let watched = Watched::new(store);
+    let (worker, sweeper) = (world.ledger(&watched, "w1"), world.ledger(&watched, "sweeper"));
+    let work = |intent: Intent| drop(act(&worker, "a", intent).expect("recorded"));
+    let dir = tempfile::tempdir().expect("a directory");
+    let sweep = |ttl_ms, taken| {
+        let ttl = TtlRule { default: Ttl::from_ms(ttl_ms).expect("a ttl"), force: false };
+        let terms = Terms { ttl, trust_clocks: false, max_attempts: 0, dry_run: false };
+        world.clock.advance(10);
+        let outcome = sweeper.sweep("refs/pm/tasks/", dir.path(), &terms).expect("swept");
+        assert_eq!(outcome.reclaimed.len(), taken, "{outcome:?}");
+    };
+    let commands: [(&str, &dyn Fn()); 11] = [
+        ("sweep of a fresh claim", &|| sweep(3_600_000, 0)),
+        ("heartbeat", &|| work(heartbeat(None))),
+        ("report", &|| work(report())),
+        ("refused claim", &|| assert_eq!(code(act(&worker, "a", claim())), 6)),
+        ("sweep of a stale claim", &|| sweep(1, 1)),
+        ("refused heartbeat", &|| assert_eq!(code(act(&worker, "a", heartbeat(None))), 6)),
+        ("claim", &|| work(claim())),
+        ("release", &|| work(release())),
+        ("claim after a release", &|| work(claim())),
+        ("reclaim", &|| work(reclaim())),
+        ("claim, report and finish", &|| [claim(), report(), finish()].into_iter().for_each(work)),
+    ];
+    let measure = |(what, command): (&'static str, &dyn Fn())| {
+        watched.take_reads();
+        command();
+        (what, watched.take_reads())
+    };
+    commands.into_iter().map(measure).collect()
+}
+
+#[test]
+fn a_chain_of_10_records_costs_as_many_reads_as_one_of_100_000() {
+    let short = reads(&MemoryStore::new(), 10);
+    let long = reads(&MemoryStore::new(), 100_000);
+    assert_eq!(short, long);
+    let of = |what: &str| short.iter().find(|(name, _)| *name == what).map(|(_, reads)| *reads);
+    // A ref, and at most four objects: the tip, the task, the status and the report.
+    assert!(of("heartbeat").is_some_and(|reads| reads <= 5), "{short:?}");
+    assert!(of("sweep of a fresh claim").is_some_and(|reads| reads <= 5), "{short:?}");
+}
+
+#[test]
+fn the_store_itself_counts_the_same() {
+    let count = |length| {
+        let (world, store) = (World::new(), MemoryStore::new());
+        long_chain(&world, &store, "a", length);
+        store.reset_counts();
+        act(&world.ledger(&store, "w1"), "a", heartbeat(None)).expect("recorded");
+        (store.reads(), store.listings())
+    };
+    assert_eq!(count(10), count(1_000));
+    assert_eq!(count(10).1, 0, "a heartbeat lists no refs");
+}
+
+#[test]
+fn a_real_repository_is_read_no_more_than_that_either() {
+    let measure = |length| {
+        let repo = Repo::new();
+        let mut store = GitStore::discover(repo.path()).expect("usable");
+        store.set_durability(Durability::Process);
+        let reads = reads(&store, length);
+        repo.pm(&["verify"]).ok();
+        reads
+    };
+    let short = measure(10);
+    assert_eq!(short, measure(1_000));
+    assert_eq!(short, reads(&MemoryStore::new(), 10), "the stores differ in nothing but where they are");
+}
+
+#[test]
+fn a_claim_reads_its_dependencies_and_nothing_of_their_past() {
+    let count = |length: u64| {
+        let (world, store) = (World::new(), MemoryStore::new());
+        long_chain(&world, &store, "dependency", length);
+        let ledger = world.ledger(&store, "w1");
+        let dependency = act(&ledger, "dependency", finish()).expect("finished").state.id;
+        ledger.create(definition("dependent", &[dependency]), None).expect("created");
+        store.reset_counts();
+        act(&ledger, "dependent", Intent::Claim { ttl: None }).expect("claimed");
+        store.reads()
+    };
+    assert_eq!(count(10), count(1_000));
+}

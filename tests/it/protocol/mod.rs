@@ -1,0 +1,31 @@
+//! The protocol, proven from outside: the codec, the fold and the decisions.
+//!
+//! `arbitrary` draws records, `chain` builds chains; every other file holds the tests of one topic, through one
+//! `check` helper. No test here touches a disk, but `git`, which asks the real git what it reads.
+
+mod arbitrary;
+mod chain;
+mod codec;
+mod decisions;
+mod forgeries;
+mod git;
+mod golden;
+mod hostile;
+mod properties;
+mod tips;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+
+/// How many cases every property gets; `PROPTEST_CASES` raises it.
+const CASES: u32 = 10_000;
+
+/// Proves a property, or panics with the smallest input that breaks it.
+fn for_all<S: Strategy>(inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
+    let given = Config::default();
+    // No file of past failures: the tree has no place for it, and the smallest input is printed.
+    let config = Config { cases: given.cases.max(CASES), failure_persistence: None, ..given };
+    if let Err(failure) = TestRunner::new(config).run(&inputs, property) {
+        panic!("{failure}");
+    }
+}
