@@ -179,6 +179,10 @@ impl Error {
                 map.insert("commit".to_owned(), json!(commit));
                 map.insert("found".to_owned(), json!(found));
             }
+            Error::Store(StoreError::BrokenRef { name, found }) => {
+                map.insert("ref".to_owned(), json!(name));
+                map.insert("found".to_owned(), json!(found));
+            }
             Error::Store(StoreError::Locked { path, waited_ms }) => {
                 map.insert("path".to_owned(), json!(path.display().to_string()));
                 map.insert("waited_ms".to_owned(), json!(waited_ms));

@@ -1,5 +1,7 @@
 //! The names of things: object ids, task and record ids, agents, queues, slugs and ref names.
 //!
+//! Long, since each kind of name is a type of its own with its check beside it.
+//!
 //! Every id has its own type, so that a task id cannot be passed where a claim is meant, and every name is
 //! checked once, where it enters. Nothing here does I/O.
 

@@ -43,6 +43,7 @@ pub fn main(name: &'static str) -> Exit {
         Err(error) => return Exit::from(wrong_call(&error).number()),
     };
     match cli.command.run(&cli.global) {
+        Ok(_) if output::stdout_failed() => Exit::from(ExitCode::Failure.number()),
         Ok(code) => Exit::from(code.number()),
         Err(error) => {
             cli.global.output().error(&error);

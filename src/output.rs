@@ -3,12 +3,23 @@
 //! A closed pipe is not an error: whoever stopped reading has what it wanted, and the command's own outcome
 //! stands.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::protocol::record::Phase;
+
+/// Set when stdout could not be written for any reason but a closed pipe. The process has one stdout, whatever number
+/// of outputs write to it.
+static STDOUT_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a result was lost because stdout could not be written.
+pub fn stdout_failed() -> bool {
+    STDOUT_FAILED.load(Ordering::Relaxed)
+}
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -68,8 +79,26 @@ impl Output {
     /// Bytes for stdout as they are; `false` when nobody reads any more.
     pub fn bytes(&self, bytes: &[u8]) -> bool {
         let mut stdout = io::stdout().lock();
-        // A failure changes nothing that was recorded: the outcome stands.
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).is_ok()
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Ok(()) => true,
+            Err(error) => {
+                if error.kind() != ErrorKind::BrokenPipe && !STDOUT_FAILED.swap(true, Ordering::Relaxed) {
+                    self.stderr(&format!(
+                        "error: standard output cannot be written: {error}; what was recorded stands"
+                    ));
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether whoever read stdout has gone away: for streams that may be silent for long.
+    pub fn reader_is_gone(&self) -> bool {
+        let stdout = io::stdout();
+        let mut poll = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = rustix::time::Timespec::default();
+        rustix::event::poll(&mut poll, Some(&now)).is_ok()
+            && poll[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
     }
 
     /// Whether progress may be shown: stderr is a terminal, and nobody asked for quiet or for JSON.

@@ -1,6 +1,7 @@
 //! What every command works with: the repository, its configuration, who asks, and where to say it.
 
 use std::cell::Cell;
+use std::env::VarError;
 use std::path::PathBuf;
 
 use crate::clock::{Clock, SystemClock};
@@ -109,12 +110,14 @@ fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
     if let Some(agent) = &caller.agent {
         return Ok(agent.clone());
     }
-    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if let Some(agent) = env("PM_AGENT_ID") {
+    if let Some(agent) = env("PM_AGENT_ID")? {
         return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
     }
-    if let Some(context) = caller.context.clone().filter(|context| !context.is_empty()).or_else(|| env("PM_CONTEXT_ID"))
-    {
+    let context = match caller.context.clone().filter(|context| !context.is_empty()) {
+        Some(context) => Some(context),
+        None => env("PM_CONTEXT_ID")?,
+    };
+    if let Some(context) = context {
         let first: String = context.chars().take(12).collect();
         return format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")));
     }
@@ -123,6 +126,18 @@ fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
     }
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     Ok(format!("{}-{parent}", hostname()).parse()?)
+}
+
+/// An environment variable; one that is empty counts as unset.
+///
+/// # Errors
+/// `Usage` where it is not UTF-8: whoever set it meant something.
+pub fn env(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Error::Usage(format!("${name} is not UTF-8"))),
+    }
 }
 
 /// The host's name, made of characters that an agent id may have.

@@ -10,7 +10,7 @@ use super::read_text;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
-use crate::ledger::batch::{DependsOn, Planned, repeated_slugs};
+use crate::ledger::batch::{DependsOn, LineFault, Planned, repeated_slugs};
 use crate::protocol::record::{Label, Priority};
 use crate::protocol::text;
 use crate::session::Session;
@@ -125,6 +125,8 @@ fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Re
     }
     faults.extend(repeated_slugs(&batch));
     if !faults.is_empty() {
+        faults.sort_by_key(|fault| fault.line);
+        let faults = faults.iter().map(LineFault::to_string).collect();
         return Err(Error::BadInput { what: what.to_owned(), faults });
     }
     let index: HashMap<Slug, usize> = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
@@ -139,14 +141,14 @@ fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Re
 }
 
 /// The entries of the input with the lines on which they begin.
-fn parse(input: &str, faults: &mut Vec<String>) -> Vec<(usize, Line)> {
+fn parse(input: &str, faults: &mut Vec<LineFault>) -> Vec<(usize, Line)> {
     let mut entries = Vec::new();
     let mut push = |line: usize, entry: serde_json::Result<Line>| match entry {
         Ok(entry) => entries.push((line, entry)),
         Err(error) => {
-            // Within an array serde counts from the array's start; a line of its own always says 1.
-            let line = if error.line() > 1 { error.line() } else { line };
-            faults.push(format!("line {line}: {}", plain(&error)));
+            // serde counts within what it was given, from 1.
+            let line = line + error.line().max(1) - 1;
+            faults.push(LineFault { line, found: plain(&error) });
         }
     };
     if input.trim_start().starts_with('[') {
@@ -168,7 +170,7 @@ fn parse(input: &str, faults: &mut Vec<String>) -> Vec<(usize, Line)> {
         }
     }
     if entries.is_empty() && faults.is_empty() {
-        faults.push("there is no task in it".to_owned());
+        faults.push(LineFault { line: 1, found: "there is no task in it".to_owned() });
     }
     entries
 }
@@ -180,9 +182,9 @@ fn plain(error: &serde_json::Error) -> String {
 }
 
 /// Checks one entry by itself.
-fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<String>> {
+fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFault>> {
     let mut faults = Vec::new();
-    let mut fault = |error: String| faults.push(format!("line {line}: {error}"));
+    let mut fault = |found: String| faults.push(LineFault { line, found });
     let title = match entry.title.as_deref().map(text::checked_title) {
         Some(Ok(title)) => Some(title),
         Some(Err(error)) => {

@@ -1,6 +1,6 @@
 //! `pm log`: the audit trail.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -60,7 +60,8 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let since = self.since.as_deref().map(|text| parse_since(text, session.now())).transpose()?;
         let ledger = session.ledger();
-        let mut tips = self.tips(session, &ledger)?;
+        let mut warned = HashSet::new();
+        let mut tips = self.tips(session, &ledger, &mut warned)?;
         let mut entries = Vec::new();
         let mut damaged = Vec::new();
         for (name, tip) in &tips {
@@ -80,19 +81,26 @@ impl Args {
         while self.print(session, &entries) {
             std::thread::sleep(FOLLOW_PERIOD);
             entries.clear();
-            for (name, tip) in self.tips(session, &ledger)? {
+            damaged.clear();
+            for (name, tip) in self.tips(session, &ledger, &mut warned)? {
                 let before = tips.insert(name.clone(), tip);
                 if before != Some(tip) {
                     read(&ledger, &name, tip, before, &mut entries, &mut damaged)?;
                 }
             }
+            warn_damaged(&session.out, &damaged);
             entries.sort_by(|a, b| (a.record.at, a.record.seq, &a.name).cmp(&(b.record.at, b.record.seq, &b.name)));
         }
         Ok(())
     }
 
-    /// The tips of the tasks that are wanted.
-    fn tips(&self, session: &Session, ledger: &Ledger<'_>) -> Result<HashMap<RefName, RecordId>> {
+    /// The tips of the tasks that are wanted. A ref that holds none is warned about once.
+    fn tips(
+        &self,
+        session: &Session,
+        ledger: &Ledger<'_>,
+        warned: &mut HashSet<RefName>,
+    ) -> Result<HashMap<RefName, RecordId>> {
         if let Some(asked) = &self.task {
             let found = ledger.find(asked, &session.queue(self.queue.as_ref())?)?;
             return Ok(HashMap::from([(found.name, found.state.tip)]));
@@ -101,7 +109,11 @@ impl Args {
         for (name, tip) in session.store.tips(&prefix(self.queue.as_ref()))? {
             match tip {
                 Ok(tip) => drop(tips.insert(name, RecordId(tip))),
-                Err(error) => session.out.warning(&format!("{name} was left out: {error}")),
+                Err(error) => {
+                    if warned.insert(name.clone()) {
+                        session.out.warning(&format!("{name} was left out: {error}"));
+                    }
+                }
             }
         }
         Ok(tips)
@@ -112,7 +124,7 @@ impl Args {
         entries.iter().all(|entry| {
             let line = if session.out.is_json() { to_json(entry).to_string() } else { self.text(entry) };
             session.out.raw(&format!("{line}\n"))
-        }) && session.out.raw("")
+        }) && !session.out.reader_is_gone()
     }
 
     fn text(&self, entry: &Entry) -> String {

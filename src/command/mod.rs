@@ -41,7 +41,7 @@ use crate::output::{Output, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
-use crate::session::Session;
+use crate::session::{Session, env};
 
 /// Which task is meant.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ impl ClaimArgs {
         if self.claim.is_some() {
             return Ok(self.claim);
         }
-        match std::env::var("PM_CLAIM").ok().filter(|claim| !claim.is_empty()) {
+        match env("PM_CLAIM")? {
             Some(claim) => claim.parse().map(Some).map_err(|error| Error::Usage(format!("$PM_CLAIM: {error}"))),
             None => Ok(None),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{damaged_json, list_entry, list_row, place_width, warn_damaged};
+use super::{Watch, damaged_json, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::protocol::record::Label;
 use crate::protocol::select::{self, Hindrance};
 use crate::protocol::state::TaskState;
-use crate::protocol::view::{self, Moment};
+use crate::protocol::view;
 use crate::session::Session;
 
 /// Show the next runnable task
@@ -99,17 +99,21 @@ impl Args {
         let runnable = self.filter.runnable(session, &ledger)?;
         runnable.warn(&session.out);
         if self.all {
-            let moment = Moment::default();
+            let watch = Watch::new(session);
+            let moment = |name: &RefName, state: &TaskState| watch.moment(name, state, Vec::new());
             let width = place_width(runnable.tasks.iter().map(|(_, state)| state));
             session.out.result(
                 || {
                     let tasks: Vec<Value> =
-                        runnable.tasks.iter().map(|(_, state)| list_entry(state, &moment)).collect();
+                        runnable.tasks.iter().map(|(name, state)| list_entry(state, &moment(name, state))).collect();
                     json!({"tasks": tasks, "total": tasks.len(), "truncated": false,
                            "damaged": damaged_json(&runnable.damaged)})
                 },
                 || {
-                    let rows = runnable.tasks.iter().map(|(_, state)| list_row(&session.out, state, &moment, width));
+                    let row = |(name, state): &(RefName, TaskState)| {
+                        list_row(&session.out, state, &moment(name, state), width)
+                    };
+                    let rows = runnable.tasks.iter().map(row);
                     rows.collect::<Vec<_>>().join("\n")
                 },
             );
@@ -120,16 +124,16 @@ impl Args {
             session.out.note("nothing is runnable");
             return Ok(());
         };
-        let value = task_json(&ledger, name, state)?;
+        let value = task_json(session, name, state)?;
         session.out.result(|| value, || format!("{} {}  {}", state.id, place(state), state.task.title));
         Ok(())
     }
 }
 
 /// The Task record with its state.
-pub fn task_json(ledger: &Ledger<'_>, name: &RefName, state: &TaskState) -> Result<Value> {
-    let record = ledger.record(name, state.id.record())?;
+pub fn task_json(session: &Session, name: &RefName, state: &TaskState) -> Result<Value> {
+    let record = session.ledger().record(name, state.id.record())?;
     let mut value = view::record(state.id.record(), &record, &[]);
-    value["state"] = view::state(state, &Moment::default());
+    value["state"] = view::state(state, &Watch::new(session).moment(name, state, Vec::new()));
     Ok(value)
 }

@@ -87,7 +87,7 @@ impl Args {
             return Ok(());
         }
         let name = crate::id::RefName::of_task(&state.task.queue, &state.task.slug);
-        let task = task_json(&session.ledger(), &name, state)?;
+        let task = task_json(session, &name, state)?;
         session.out.result(
             || {
                 json!({"task": task, "claim": view::record(*claim, record, &[]), "fence": state.seq,

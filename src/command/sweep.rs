@@ -182,7 +182,9 @@ fn to_text(outcome: &Outcome, terms: &Terms) -> String {
     };
     let reclaimed = if terms.dry_run { "would reclaim" } else { "reclaimed" };
     let mut lines: Vec<String> = outcome.reclaimed.iter().map(|swept| line(reclaimed, &swept.judged)).collect();
-    lines.extend(outcome.rejected.iter().map(|swept| line("rejected, after too many attempts,", &swept.judged)));
+    let rejected = if terms.dry_run { "would reject" } else { "rejected" };
+    let rejected = format!("{rejected}, after too many attempts,");
+    lines.extend(outcome.rejected.iter().map(|swept| line(&rejected, &swept.judged)));
     lines.extend(outcome.raced.iter().map(|missed| format!("left {}: it moved on", place(&missed.judged.state))));
     lines.extend(outcome.observing.iter().map(|judged| {
         let left = match judged.verdict {

@@ -14,11 +14,12 @@ use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
 use crate::protocol::apply;
-use crate::protocol::codec;
+use crate::protocol::codec::{self, DecodeError};
 use crate::protocol::decide::{self, Draft, Facts, Intent};
 use crate::protocol::record::{Content, Phase, Record, Task};
 use crate::protocol::refusal::{HeldBy, Refusal, Verb};
 use crate::protocol::state::TaskState;
+use crate::protocol::text::MESSAGE_MAX;
 use crate::store::{Mode, Swap};
 
 /// How often one intent is decided again after lost races. Each time somebody else's record got in, so the
@@ -155,7 +156,18 @@ impl Ledger<'_> {
         let mut state = state;
         for draft in drafts {
             let record = draft.into_record(state.as_ref(), &self.stamp()?);
-            let id = RecordId(put(&codec::encode(&record, self.committer()))?);
+            let commit = codec::encode(&record, self.committer());
+            // What cannot be read back must never be pointed at: it would make the task unusable for ever.
+            match codec::decode(&commit) {
+                Ok(read_back) if read_back == record => {}
+                Err(DecodeError::TooLong { length }) => {
+                    return Err(Error::Usage(format!(
+                        "the record would have {length} bytes, at most {MESSAGE_MAX} are allowed; attach long texts as files"
+                    )));
+                }
+                other => panic!("a record that cannot be read back: {record:?} became {other:?}"),
+            }
+            let id = RecordId(put(&commit)?);
             let next = apply::apply(state, id, &record)
                 .unwrap_or_else(|invalid| panic!("decide emitted a record that apply refuses: {invalid}"));
             state = Some(next);

@@ -263,13 +263,29 @@ fn cycle(batch: &[Planned], waiting: &[usize]) -> Error {
     Error::InvalidGraph(format!("the plan has a cycle, nothing was written: {}", names.join(" -> ")))
 }
 
+/// What is wrong with one line of a batch's input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineFault {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub found: String,
+}
+
+impl std::fmt::Display for LineFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.found)
+    }
+}
+
 /// Which tasks of a batch carry the same slug, by line.
-pub fn repeated_slugs(batch: &[Planned]) -> Vec<String> {
+pub fn repeated_slugs(batch: &[Planned]) -> Vec<LineFault> {
     let mut seen: HashMap<&Slug, usize> = HashMap::new();
     let mut faults = Vec::new();
     for planned in batch {
         if let Some(first) = seen.insert(&planned.slug, planned.line) {
-            faults.push(format!("line {}: slug {} is on line {first} already", planned.line, planned.slug));
+            let found = format!("slug {} is on line {first} already", planned.slug);
+            faults.push(LineFault { line: planned.line, found });
         }
     }
     faults

@@ -3,6 +3,7 @@
 //! First a plan, which is pure: every claim with its age and what to do about it. Then the acts: each one an
 //! append that succeeds only if nothing was recorded since the plan's reading.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::Ledger;
@@ -11,9 +12,9 @@ use super::observations::Observations;
 use super::resolve::Damage;
 use crate::error::{Error, Result};
 use crate::id::{AgentId, RecordId, RefName};
-use crate::protocol::decide::Intent;
+use crate::protocol::decide::{self, Draft, Facts, Intent};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
-use crate::protocol::record::{ClockReading, Phase};
+use crate::protocol::record::{ClockReading, Content, Phase};
 use crate::protocol::refusal::Refusal;
 use crate::protocol::state::{Claim, TaskState};
 
@@ -106,7 +107,7 @@ impl Ledger<'_> {
             .into_iter()
             .filter_map(|(name, state)| state.claim().map(|claim| (name, state, claim)))
             .collect();
-        let tips: std::collections::HashMap<&str, String> =
+        let mut tips: HashMap<&str, String> =
             working.iter().map(|(name, state, _)| (name.as_str(), state.tip.to_string())).collect();
         for (name, state, claim) in &working {
             let ttl = terms.ttl.ttl(claim.ttl);
@@ -133,6 +134,13 @@ impl Ledger<'_> {
                 Verdict::Observing { .. } => outcome.observing.push(judged),
             }
         }
+        outcome.stale = stale.len();
+        for judged in stale {
+            self.take(judged, terms, &mut outcome);
+        }
+        for swept in outcome.reclaimed.iter().chain(&outcome.rejected).filter(|swept| swept.status.is_some()) {
+            tips.remove(swept.judged.name.as_str());
+        }
         if let Some(end) = end {
             let keep = |name: &str, tip: &str| {
                 // A sweep of one queue knows nothing of the others.
@@ -140,21 +148,28 @@ impl Ledger<'_> {
             };
             outcome.forgetful = remember(&mut observations, end, &watched, keep);
         }
-        outcome.stale = stale.len();
-        for judged in stale {
-            self.take(judged, terms, &mut outcome);
-        }
         Ok(outcome)
     }
 
     /// Takes one stale claim away, or notes why not.
     fn take(&self, judged: Judged, terms: &Terms, outcome: &mut Outcome) {
+        let intent = sweep_intent(&judged, self.agent, terms.max_attempts);
         if terms.dry_run {
-            outcome.reclaimed.push(Swept { judged, status: None });
+            let facts = Facts { agent: self.agent, unmet: &[] };
+            let drafts = decide::decide(&judged.state, &intent, &facts).unwrap_or_default();
+            let rejects =
+                |draft: &Draft| matches!(&draft.content, Content::Status(status) if status.phase == Phase::Rejected);
+            let rejected = drafts.iter().any(rejects);
+            let swept = Swept { judged, status: None };
+            if rejected {
+                outcome.rejected.push(swept)
+            } else {
+                outcome.reclaimed.push(swept)
+            }
             return;
         }
         let found = Found { name: judged.name.clone(), state: judged.state.clone() };
-        match self.append(found, sweep_intent(&judged, self.agent, terms.max_attempts)) {
+        match self.append(found, intent) {
             Ok(appended) => {
                 let rejected = appended.state.phase() == Some(Phase::Rejected);
                 let swept = Swept { judged, status: Some(appended.last().0) };

@@ -4,7 +4,7 @@ use super::Ledger;
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
 use crate::protocol::apply::{self, Invalid};
-use crate::protocol::record::Content;
+use crate::protocol::record::{Content, Record};
 use crate::protocol::state::TaskState;
 use crate::store::StoreError;
 
@@ -64,7 +64,7 @@ impl Ledger<'_> {
         };
         let mut chain = Vec::new();
         for row in self.chain(name, tip) {
-            match row {
+            match row.and_then(|row| self.check_objects(name, &row).map(|()| row)) {
                 Ok(row) => chain.push(row),
                 Err(Error::Damaged { commit, found, .. }) => {
                     out.faults.push(fault(Some(commit), "unreadable", found));
@@ -97,6 +97,22 @@ impl Ledger<'_> {
         }
         if let Err(Error::Damaged { found, .. }) = self.check_place(name, &state) {
             out.faults.push(fault(Some(state.tip), "place", found));
+        }
+        Ok(())
+    }
+    /// Checks that the objects of a record are what their ids say.
+    fn check_objects(&self, name: &RefName, (id, record): &(RecordId, Record)) -> Result<()> {
+        let attachments = match &record.content {
+            Content::Report(report) => report.attachments,
+            _ => None,
+        };
+        for object in std::iter::once(id.0).chain(attachments) {
+            self.store.check(object).map_err(|error| match error {
+                StoreError::Missing { .. } | StoreError::Damaged { .. } => {
+                    Error::Damaged { name: name.clone(), commit: *id, found: error.to_string() }
+                }
+                error => error.into(),
+            })?;
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! `decode(encode(r)) == r` for every record, and any bytes at all decode to a record or a typed error. A
 //! commit that decodes is well formed; whether it may stand where it stands is `apply`'s question.
 //!
+//! Long, since encoding and decoding change together or not at all.
+//!
 //! Architecture invariant: this is the only place that knows how a record is spelled.
 
 use std::str::FromStr;
@@ -32,6 +34,12 @@ pub enum DecodeError {
     Bytes {
         /// The offset of the first one.
         at: usize,
+    },
+    /// The message is longer than any record's.
+    #[error("its message has {length} bytes, a record has at most {}", text::MESSAGE_MAX)]
+    TooLong {
+        /// How many bytes it has.
+        length: usize,
     },
     /// The message has no subject, no trailer paragraph, or does not end in one newline.
     #[error("its message is not laid out as a record's ({what})")]
@@ -396,6 +404,9 @@ fn take_status(fields: &mut Fields<'_>) -> Result<Status, DecodeError> {
 /// Splits a message into subject, body (as stored) and trailers.
 fn parse_message(message: &[u8]) -> Result<(&str, Option<&str>, Fields<'_>), DecodeError> {
     let layout = |what| DecodeError::Layout { what };
+    if message.len() > text::MESSAGE_MAX {
+        return Err(DecodeError::TooLong { length: message.len() });
+    }
     let message = std::str::from_utf8(message).map_err(|error| DecodeError::Bytes { at: error.valid_up_to() })?;
     if let Some(at) = text::forbidden_at(message) {
         return Err(DecodeError::Bytes { at });
@@ -490,7 +501,8 @@ impl<'a> Fields<'a> {
         let (found, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.0).into_iter().partition(|(k, _)| *k == key);
         self.0 = rest;
         self.single(key)?;
-        let parse = |(_, text): (&str, &str)| text.parse().map_err(|error: T::Err| wrong(key, text, &error.to_string()));
+        let parse =
+            |(_, text): (&str, &str)| text.parse().map_err(|error: T::Err| wrong(key, text, &error.to_string()));
         found.into_iter().map(parse).collect()
     }
 

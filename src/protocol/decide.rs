@@ -81,7 +81,7 @@ impl Intent {
     }
 
     /// Pins the intent to the claim that it was first decided against: after a lost race it is never decided
-    /// against a newer one.
+    /// against a newer one. Only for an intent that `decide` has allowed: a named claim proves the holder by itself.
     pub fn pin(&mut self, current: RecordId) {
         match self {
             Intent::Claim { .. } | Intent::Sweep { .. } => {}

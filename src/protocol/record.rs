@@ -1,5 +1,7 @@
 //! What the four kinds of record hold (design, section 3).
 //!
+//! Long, since all the fields of format 1 are here, each with its meaning.
+//!
 //! A record is one commit; these are its contents as values. How they are spelled in a commit is
 //! [`codec`](super::codec)'s business, which of them may follow which is [`apply`](super::apply)'s.
 //!

@@ -212,6 +212,9 @@ pub fn from_tip<E: From<BrokenLink>>(
         {
             return Err(broken(tip, "it was made under a status that is no claim"));
         }
+        Content::Heartbeat(_) | Content::Report(_) if status.as_ref().is_none_or(|at| at.agent != record.agent) => {
+            return Err(broken(tip, "its author does not hold the task"));
+        }
         _ => {}
     }
     Ok(TaskState {

@@ -8,7 +8,7 @@ use crate::id::shown;
 /// The longest title, in characters.
 pub const TITLE_MAX: usize = 200;
 
-/// The longest message of a record, in bytes; anything longer goes in as an attachment.
+/// The longest message of a record, in bytes, trailers included; anything longer goes in as an attachment.
 pub const MESSAGE_MAX: usize = 1 << 20;
 
 /// The line that makes git ignore the rest of a message, with the comment character in front of it.
@@ -106,10 +106,10 @@ pub fn checked_title(title: &str) -> Result<String, TextError> {
     Ok(title.to_owned())
 }
 
-/// Checks a value that is stored in one trailer: a reason, a note, a progress line, a verifier. Tabs become
-/// spaces, since git trims them from the ends of a trailer and there is no escape for them.
+/// Checks a value that is stored in one trailer: a reason, a note, a progress line, a verifier. Tabs at its ends
+/// become spaces, since git trims them there and there is no escape for them.
 pub fn checked_value(what: &'static str, value: &str) -> Result<String, TextError> {
-    let value = value.replace("\r\n", "\n").replace('\t', " ");
+    let mut value = value.replace("\r\n", "\n");
     if value.trim().is_empty() {
         return Err(TextError::Empty { what });
     }
@@ -117,6 +117,9 @@ pub fn checked_value(what: &'static str, value: &str) -> Result<String, TextErro
     if value.len() > MESSAGE_MAX {
         return Err(TextError::TooLong { what, length: value.len(), most: MESSAGE_MAX, unit: "bytes", hint: "" });
     }
+    let (start, end) = (value.trim_start_matches([' ', '\t']), value.trim_end_matches([' ', '\t']));
+    let (lead, text_end) = (value.len() - start.len(), end.len());
+    value = format!("{:lead$}{}{:trail$}", "", &value[lead..text_end], "", trail = value.len() - text_end);
     Ok(value)
 }
 

@@ -200,6 +200,10 @@ impl Store for GitStore {
         self.rescuing(|| self.objects.file_names(tree))
     }
 
+    fn check(&self, id: Oid) -> Result<(), StoreError> {
+        self.rescuing(|| self.objects.check(id))
+    }
+
     fn persist(&self) -> Result<(), StoreError> {
         self.objects.persist(self.durability)
     }

@@ -127,6 +127,11 @@ impl Store for MemoryStore {
         Ok(files.iter().map(|(name, _)| name.clone()).collect())
     }
 
+    fn check(&self, id: Oid) -> Result<(), StoreError> {
+        let known = self.commits.borrow().contains_key(&id) || self.trees.borrow().contains_key(&id);
+        if known { Ok(()) } else { Err(StoreError::Missing { id }) }
+    }
+
     fn persist(&self) -> Result<(), StoreError> {
         self.unpersisted.set(false);
         Ok(())

@@ -167,6 +167,13 @@ pub trait Store {
     /// The names of the entries of a tree, in its order.
     fn file_names(&self, tree: Oid) -> Result<Vec<String>, StoreError>;
 
+    /// Checks that the stored bytes of an object are those that its id was made of; of a tree, its files' too. Reading
+    /// alone does not notice an object file that holds another object.
+    ///
+    /// # Errors
+    /// `Missing` or `Damaged`, naming the object.
+    fn check(&self, id: Oid) -> Result<(), StoreError>;
+
     /// Makes every object written so far durable, as far as [`Durability`] asks.
     fn persist(&self) -> Result<(), StoreError>;
 

@@ -162,6 +162,24 @@ impl Objects {
         Ok(parsed.entries.iter().map(|entry| entry.filename.to_string()).collect())
     }
 
+    /// See [`crate::store::Store::check`].
+    pub(super) fn check(&self, id: Oid) -> Result<(), StoreError> {
+        let mut content = Vec::new();
+        let kind = self.find_any(id, &mut content)?;
+        let actual = self.hash_of(kind, &content)?;
+        if actual != id {
+            return Err(StoreError::Damaged { id, found: format!("its bytes are those of object {actual}") });
+        }
+        if kind == Kind::Tree {
+            let tree = gix::objs::TreeRef::from_bytes(&content, self.hash)
+                .map_err(|error| StoreError::Damaged { id, found: error.to_string() })?;
+            for entry in tree.entries.iter().filter(|entry| entry.mode.is_blob()) {
+                self.check(oid_of(entry.oid))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Syncs what was written since the last call, and the directories that name it.
     pub(super) fn persist(&self, durability: Durability) -> Result<(), StoreError> {
         let pending = self.pending.take();

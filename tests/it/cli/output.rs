@@ -98,8 +98,8 @@ fn colour_is_used_only_when_it_is_asked_for_or_on_a_terminal() {
 fn global_options_stand_before_or_after_the_subcommand() {
     let repo = Repo::new();
     repo.plan("a");
-    let after = repo.pm(&["next", "--json", "--agent", "x"]).ok().stdout;
-    assert_eq!(repo.pm(&["--json", "--agent", "x", "next"]).ok().stdout, after);
+    let after = repo.pm(&["owned", "--json", "--agent", "x"]).ok().stdout;
+    assert_eq!(repo.pm(&["--json", "--agent", "x", "owned"]).ok().stdout, after);
 }
 
 #[test]

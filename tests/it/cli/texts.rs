@@ -143,7 +143,8 @@ fn a_text_of_more_than_a_mebibyte_is_refused_and_the_way_out_is_named() {
     let report = ["report", "--task", "a", "--title", "T"];
     let from_stdin = [&report[..], &["--text-file", "-"]].concat();
     repo.pm_fed(&big, &from_stdin).fails(2).says("attach it as a file");
-    repo.pm_fed(&big[1..], &from_stdin).ok();
+    repo.pm_fed(&big[1..], &from_stdin).fails(2).says("attach long texts as files");
+    repo.pm_fed(&big[1024..], &from_stdin).ok();
     std::fs::write(repo.path().join("big"), &big).expect("written");
     repo.pm(&[&report[..], &["--attach", "big"]].concat()).ok();
     assert_eq!(repo.git(&["cat-file", "-s", &format!("{}:big", task_ref("a"))]), (1 << 20).to_string());

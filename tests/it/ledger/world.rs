@@ -76,6 +76,10 @@ impl Store for Watched<'_> {
         self.inner.file_names(tree)
     }
 
+    fn check(&self, id: Oid) -> std::result::Result<(), StoreError> {
+        self.inner.check(id)
+    }
+
     fn persist(&self) -> std::result::Result<(), StoreError> {
         self.inner.persist()
     }

@@ -9,7 +9,7 @@ use pm::protocol::text::{self, TextError};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-use super::arbitrary::{Dice, committer, numbers, record};
+use super::arbitrary::{Dice, SCISSORS, committer, numbers, record};
 use super::for_all;
 
 /// Whatever decodes encodes to something that decodes to the same; whatever does not has a printable reason.
@@ -66,6 +66,20 @@ fn texts_are_taken_up_to_their_limits_and_not_beyond() {
     check_limit("x", text::MESSAGE_MAX, |value| text::checked_value("the value", value));
     // The final newline counts, and is added where it lacks.
     check_limit("x", text::MESSAGE_MAX - 1, text::checked_body);
+}
+
+#[test]
+fn what_no_record_may_hold_is_refused_where_it_enters() {
+    for title in ["", " ", "a\nb", "a\r\nb", "a\rb", "a\tb", "a\u{1b}b", "a\u{9b}b", "a\0b", SCISSORS] {
+        assert!(text::checked_title(title).is_err(), "{title:?}");
+    }
+    for value in ["", " ", "\t", "\n", " \r\n ", "a\rb", "a\u{1b}b", "a\u{7f}b"] {
+        assert!(text::checked_value("the value", value).is_err(), "{value:?}");
+    }
+    for body in ["a\rb", "a\u{1b}[0m", "\0", "a\u{85}b"] {
+        assert!(text::checked_body(body).is_err(), "{body:?}");
+        assert!(text::checked_body(&text::stripped(body)).is_ok(), "{body:?}");
+    }
 }
 
 #[test]

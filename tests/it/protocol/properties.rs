@@ -379,3 +379,9 @@ fn a_task_is_rejected_at_exactly_the_last_sweep_in_a_row() {
         }
     }
 }
+
+#[test]
+fn a_parent_waits_for_tasks_that_are_new_or_working_only() {
+    let waiting: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| !phase.is_settled()).collect();
+    assert_eq!(waiting, [Phase::New, Phase::Working]);
+}

@@ -117,7 +117,9 @@ fn forged_state(dice: &mut Dice) -> Option<TaskState> {
     }
     let links = Links { task: Some(id(1).as_task()), status: Some(id(2)), ..status.links };
     let report_link = tip.links.report.map(|_| id(3));
-    let tip = Record { links: Links { report: report_link, ..links }, seq: tip.seq.max(2), ..tip };
+    // A tip that is no status must be its holder's, or nothing is read off it at all.
+    let agent = if matches!(tip.content, Content::Status(_)) { tip.agent.clone() } else { status.agent.clone() };
+    let tip = Record { agent, links: Links { report: report_link, ..links }, seq: tip.seq.max(2), ..tip };
     from_tip(id(4), &tip, |read| {
         let below = if read == id(1) {
             &defined
