@@ -125,11 +125,14 @@ impl Ledger<'_> {
         }
         let (after, records) = self.write(None, decide::creation(self.agent, task, body).into())?;
         self.store.persist()?;
-        let held = self.store.lock(&[(name.shard(), Mode::Exclusive)])?;
-        match self.store.compare_and_swap(&held, &name, None, after.tip.0)? {
+        let absent = || Ok(self.store.tip(&name)?.is_none());
+        let swap = match self.store.lock_while(&[(name.shard(), Mode::Exclusive)], &absent)? {
+            Some(held) => self.store.compare_and_swap(&held, &name, None, after.tip.0)?,
+            None => Swap::HeadMoved { actual: self.store.tip(&name)? },
+        };
+        match swap {
             Swap::Done => Ok(Appended { state: after, records, coalesced: false }),
             Swap::HeadMoved { .. } => {
-                drop(held);
                 let winner = self.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
                 Err(taken(winner))
             }
@@ -187,7 +190,10 @@ impl Ledger<'_> {
                 shards.push((other.shard(), Mode::Shared));
             }
         }
-        let held = self.store.lock(&shards)?;
+        let unmoved = || Ok(self.store.tip(name)? == Some(tip.0));
+        let Some(held) = self.store.lock_while(&shards, &unmoved)? else {
+            return Ok(Swap::HeadMoved { actual: self.store.tip(name)? });
+        };
         for (other, seen) in &relied_on.read {
             if self.store.tip(other)? != Some(seen.0) {
                 return Ok(Swap::HeadMoved { actual: Some(tip.0) });

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Durability, StoreError};
@@ -24,10 +25,11 @@ pub fn unreadable(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     move |source| StoreError::Io { what: format!("cannot {doing} {}", path.display()), source }
 }
 
-/// Creates a file that must not exist yet, with these bytes, and syncs it. The caller syncs its directory.
-/// The handle is returned, open for writing.
-pub fn write_new_file(path: &Path, bytes: &[u8], durability: Durability) -> Result<File, StoreError> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed("create", path))?;
+/// Creates a file that must not exist yet, with these bytes and this mode (less the umask), and syncs it. The caller
+/// syncs its directory. The handle is returned, open for writing.
+pub fn write_new_file(path: &Path, bytes: &[u8], mode: u32, durability: Durability) -> Result<File, StoreError> {
+    let create = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    let mut file = create.map_err(failed("create", path))?;
     file.write_all(bytes).map_err(failed("write", path))?;
     sync_file(&file, path, durability)?;
     Ok(file)
@@ -116,8 +118,8 @@ mod tests {
     fn a_file_that_exists_is_never_overwritten_by_a_new_one() {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("f");
-        write_new_file(&path, b"one", Durability::Power).expect("written");
-        assert!(matches!(write_new_file(&path, b"two", Durability::Power), Err(StoreError::Io { .. })));
+        write_new_file(&path, b"one", 0o666, Durability::Power).expect("written");
+        assert!(matches!(write_new_file(&path, b"two", 0o666, Durability::Power), Err(StoreError::Io { .. })));
         assert_eq!(fs::read(&path).expect("readable"), b"one");
     }
 

@@ -6,6 +6,7 @@
 //! What must never happen here: a repository is used that git would refuse or read differently (another user's,
 //! reftable).
 
+mod loose;
 mod objects;
 mod pack;
 mod prepared;
@@ -83,6 +84,7 @@ impl GitStore {
     /// Changes how strongly acknowledged records are kept.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
+        self.objects.durability = durability;
     }
 
     /// Changes how long to wait for locks, for tests ([`lock::PATIENCE`] otherwise).
@@ -179,7 +181,7 @@ impl GitStore {
     /// Removes temporary object files that killed writers left (gix's `objects/.tmp*`, which `git gc` does not know)
     /// once they are older than `max_age`. Returns how many.
     pub fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
-        self.objects.sweep_temporaries(max_age)
+        loose::sweep_temporaries(self.objects.dir(), max_age)
     }
 }
 
@@ -205,7 +207,7 @@ impl Store for GitStore {
     }
 
     fn persist(&self) -> Result<(), StoreError> {
-        self.objects.persist(self.durability)
+        self.objects.persist()
     }
 
     fn begin_pack(&self) -> Result<Box<dyn Pack + '_>, StoreError> {
@@ -225,8 +227,12 @@ impl Store for GitStore {
         self.refs.tips(prefix)
     }
 
-    fn lock(&self, shards: &[(u8, Mode)]) -> Result<lock::Held, StoreError> {
-        lock::acquire(&self.refs.locks, shards, self.refs.patience)
+    fn lock_while(
+        &self,
+        shards: &[(u8, Mode)],
+        worthwhile: &dyn Fn() -> Result<bool, StoreError>,
+    ) -> Result<Option<lock::Held>, StoreError> {
+        lock::acquire(&self.refs.locks, shards, self.refs.patience, worthwhile)
     }
 
     fn compare_and_swap(

@@ -44,29 +44,49 @@ impl Held {
 }
 
 /// Takes the locks of these shards below `dir`, in index order, waiting at most `patience` in all. A shard named
-/// twice is taken once, in the stronger mode.
+/// twice is taken once, in the stronger mode. `None` when `worthwhile` said no while it waited.
 ///
 /// # Errors
 /// `Locked`, naming the lock file, when the time ran out.
-pub fn acquire(dir: &Path, shards: &[(u8, Mode)], patience: Duration) -> Result<Held, StoreError> {
+pub fn acquire(
+    dir: &Path,
+    shards: &[(u8, Mode)],
+    patience: Duration,
+    worthwhile: &dyn Fn() -> Result<bool, StoreError>,
+) -> Result<Option<Held>, StoreError> {
     let shards = in_order(shards);
     let mut wait = Wait::new(patience);
     let mut files = Vec::with_capacity(shards.len());
     for &(shard, mode) in &shards {
-        files.push(acquire_file(&dir.join(format!("{shard:02x}")), mode, &mut wait)?);
+        match acquire_while(&dir.join(format!("{shard:02x}")), mode, &mut wait, worthwhile)? {
+            Some(file) => files.push(file),
+            None => return Ok(None),
+        }
     }
-    Ok(Held { shards, _files: files })
+    Ok(Some(Held { shards, _files: files }))
 }
 
 /// Takes one lock file, created if need be. The lock lasts as long as the returned handle.
 pub fn acquire_file(path: &Path, mode: Mode, wait: &mut Wait) -> Result<File, StoreError> {
+    Ok(acquire_while(path, mode, wait, &|| Ok(true))?.expect("it is always worthwhile"))
+}
+
+fn acquire_while(
+    path: &Path,
+    mode: Mode,
+    wait: &mut Wait,
+    worthwhile: &dyn Fn() -> Result<bool, StoreError>,
+) -> Result<Option<File>, StoreError> {
     let file = open(path, mode)?;
     loop {
         if try_lock(&file, mode).map_err(durable::unreadable("lock", path))? {
-            return Ok(file);
+            return Ok(Some(file));
         }
         if !wait.pause() {
             return Err(wait.gave_up(path));
+        }
+        if !worthwhile()? {
+            return Ok(None);
         }
     }
 }
@@ -161,7 +181,8 @@ mod tests {
     #[test]
     fn one_may_write_or_many_may_read() {
         let dir = tempfile::tempdir().expect("a directory");
-        let take = |mode| acquire(dir.path(), &[(7, mode)], SHORT);
+        let take_shard = |shard, mode| acquire_file(&dir.path().join(shard), mode, &mut Wait::new(SHORT));
+        let take = |mode| acquire(dir.path(), &[(7, mode)], SHORT, &|| Ok(true)).map(Option::unwrap);
         let reader = take(Mode::Shared).expect("free");
         let _second = take(Mode::Shared).expect("shared");
         let error = take(Mode::Exclusive).expect_err("held by readers");
@@ -169,15 +190,25 @@ mod tests {
         drop((reader, _second));
         let writer = take(Mode::Exclusive).expect("free again");
         assert!(take(Mode::Shared).is_err());
-        assert!(acquire(dir.path(), &[(8, Mode::Exclusive)], SHORT).is_ok(), "another shard is free");
+        assert!(take_shard("08", Mode::Exclusive).is_ok(), "another shard is free");
         assert!(writer.holds(7, Mode::Exclusive) && writer.holds(7, Mode::Shared) && !writer.holds(8, Mode::Shared));
+    }
+
+    #[test]
+    fn whoever_waits_in_vain_is_told_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let take = |worthwhile| acquire(dir.path(), &[(7, Mode::Exclusive)], PATIENCE, &move || Ok(worthwhile));
+        let held = take(true).expect("free");
+        assert!(take(false).expect("no failure").is_none());
+        drop(held);
+        assert!(take(false).expect("free again").is_some(), "nobody is asked where nobody waits");
     }
 
     #[test]
     fn a_shard_named_twice_is_taken_once_in_the_stronger_mode() {
         let dir = tempfile::tempdir().expect("a directory");
         let shards = [(3, Mode::Shared), (1, Mode::Shared), (3, Mode::Exclusive)];
-        let held = acquire(dir.path(), &shards, SHORT).expect("no deadlock with oneself");
+        let held = acquire(dir.path(), &shards, SHORT, &|| Ok(true)).expect("no deadlock").expect("with oneself");
         assert_eq!(held.shards, [(1, Mode::Shared), (3, Mode::Exclusive)]);
         assert_eq!(Held::without_files(&shards).shards, held.shards);
     }
@@ -189,7 +220,8 @@ mod tests {
         let path = dir.path().join("00");
         std::fs::write(&path, b"").expect("written");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).expect("read-only");
-        assert!(acquire(dir.path(), &[(0, Mode::Shared)], SHORT).is_ok());
-        assert!(acquire(dir.path(), &[(0, Mode::Exclusive)], SHORT).is_ok());
+        for mode in [Mode::Shared, Mode::Exclusive] {
+            assert!(acquire_file(&path, mode, &mut Wait::new(SHORT)).is_ok());
+        }
     }
 }

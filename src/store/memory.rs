@@ -162,8 +162,12 @@ impl Store for MemoryStore {
         Ok(below.map(|(name, &id)| (name.clone(), Ok(id))).collect())
     }
 
-    fn lock(&self, shards: &[(u8, Mode)]) -> Result<Held, StoreError> {
-        Ok(Held::without_files(shards))
+    fn lock_while(
+        &self,
+        shards: &[(u8, Mode)],
+        _worthwhile: &dyn Fn() -> Result<bool, StoreError>,
+    ) -> Result<Option<Held>, StoreError> {
+        Ok(Some(Held::without_files(shards)))
     }
 
     fn compare_and_swap(

@@ -190,12 +190,26 @@ pub trait Store {
     /// that a concurrent `pack-refs` hides none.
     fn tips(&self, prefix: &str) -> Result<Vec<RefRow>, StoreError>;
 
-    /// Takes the locks of these shards in index order (each at most once), waiting at most
-    /// [`lock::PATIENCE`] in all.
+    /// Takes the locks of these shards in index order (each at most once), waiting at most [`lock::PATIENCE`] in all.
+    /// While it waits it asks `worthwhile` before each new try, and gives up with `None` on a no: whoever lost the
+    /// race meanwhile need not queue up to learn it.
+    ///
+    /// # Errors
+    /// `Locked` when the time ran out, and what `worthwhile` returns.
+    fn lock_while(
+        &self,
+        shards: &[(u8, Mode)],
+        worthwhile: &dyn Fn() -> Result<bool, StoreError>,
+    ) -> Result<Option<lock::Held>, StoreError>;
+
+    /// Takes the locks of these shards as [`Store::lock_while`] does, for a caller that wants them in any case.
     ///
     /// # Errors
     /// `Locked` when the time ran out.
-    fn lock(&self, shards: &[(u8, Mode)]) -> Result<lock::Held, StoreError>;
+    fn lock(&self, shards: &[(u8, Mode)]) -> Result<lock::Held, StoreError> {
+        let held = self.lock_while(shards, &|| Ok(true))?;
+        Ok(held.expect("it is always worthwhile"))
+    }
 
     /// Moves one ref from `expected` (`None`: it must not exist) to `new`, durably.
     ///

@@ -1,20 +1,19 @@
 //! The objects of one repository: commits, and the trees and blobs of attachments.
 //!
-//! Everything is written as loose objects (batches go to [`super::pack`]) and synced together in
-//! [`Objects::persist`], since the second sync of a burst costs little. Reading goes through gix.
+//! Everything is written as loose objects (batches go to [`super::pack`]); [`Objects::persist`] syncs the directories
+//! that name them. Reading goes through gix.
 //!
-//! What must never happen here: an object file that is synced is replaced by one that is not.
+//! What must never happen here: a file that is not synced stands under an object's name.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
-use gix::objs::{Find, FindHeader, Kind, Write, WriteTo};
+use gix::objs::{Find, FindHeader, Kind, WriteTo};
 
-use super::{gix_failed, oid_of};
+use super::{gix_failed, loose, oid_of};
 use crate::id::{Oid, shown};
 use crate::store::{Commit, Durability, Signature, StoreError, durable};
 
@@ -27,6 +26,8 @@ pub(super) struct Objects {
     /// loose object is looked for directly. The tips of live tasks are loose as a rule, and opening the pack indices
     /// costs more than the rest of a heartbeat.
     stores: OnceCell<Vec<gix::odb::Handle>>,
+    /// How strongly objects are kept.
+    pub(super) durability: Durability,
     /// Written since the last [`Objects::persist`].
     pending: RefCell<Vec<Written>>,
     /// Persisted since the last [`Objects::forget_written`].
@@ -50,6 +51,7 @@ impl Objects {
             hash,
             loose: gix::odb::loose::Store::at(dir, hash),
             stores: OnceCell::new(),
+            durability: Durability::default(),
             pending: RefCell::default(),
             persisted: RefCell::default(),
         }
@@ -181,43 +183,29 @@ impl Objects {
     }
 
     /// Syncs what was written since the last call, and the directories that name it.
-    pub(super) fn persist(&self, durability: Durability) -> Result<(), StoreError> {
+    pub(super) fn persist(&self) -> Result<(), StoreError> {
         let pending = self.pending.take();
         let mut dirs = BTreeSet::new();
         for object in &pending {
-            if durability == Durability::Power {
-                self.sync(object, durability)?;
+            // A `git gc` may have moved it into a pack of unreachable objects, or deleted it.
+            if !object.path.exists() {
+                self.write_again(object)?;
             }
             dirs.extend(object.path.parent());
             if object.dir_is_new {
                 dirs.insert(self.dir());
             }
         }
-        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, durability))?;
+        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, self.durability))?;
         self.persisted.borrow_mut().extend(pending);
         Ok(())
-    }
-
-    /// Syncs the file of a loose object. A `git gc` may have moved it into a pack of unreachable objects, or deleted
-    /// it: then it is written again.
-    fn sync(&self, object: &Written, durability: Durability) -> Result<(), StoreError> {
-        let unreadable = || durable::unreadable("open", &object.path);
-        let file = match File::open(&object.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.write_again(object)?;
-                File::open(&object.path).map_err(unreadable())?
-            }
-            file => file.map_err(unreadable())?,
-        };
-        durable::sync_file(&file, &object.path, durability)
     }
 
     fn write_again(&self, object: &Written) -> Result<(), StoreError> {
         let Some((kind, content)) = &object.content else {
             return Err(durable::unreadable("open", &object.path)(ErrorKind::NotFound.into()));
         };
-        let written = self.loose.write_buf(*kind, content);
-        written.map(drop).map_err(|error| gix_failed("write an object below", self.dir(), &error))
+        loose::write(self.dir(), &object.path, *kind, content, self.durability).map(drop)
     }
 
     /// Notes the files of a pack as written and synced.
@@ -227,16 +215,14 @@ impl Objects {
     }
 
     /// Hands every file that was written and persisted to `each`. Where that finds one gone it is written again.
-    pub(super) fn each_written(
-        &self,
-        durability: Durability,
-        mut each: impl FnMut(&Path) -> io::Result<()>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn each_written(&self, mut each: impl FnMut(&Path) -> io::Result<()>) -> Result<(), StoreError> {
         for object in self.persisted.borrow().iter() {
             let mut result = each(&object.path);
             if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 self.write_again(object)?;
-                self.sync(object, durability)?;
+                if let Some(dir) = object.path.parent() {
+                    durable::sync_dir(dir, self.durability)?;
+                }
                 result = each(&object.path);
             }
             result.map_err(durable::failed("link", &object.path))?;
@@ -269,24 +255,6 @@ impl Objects {
             }
         }
         Ok(commits.into_iter().collect())
-    }
-
-    /// See [`super::GitStore::sweep_temporaries`].
-    pub(super) fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
-        let failed = || durable::unreadable("list", self.dir());
-        let mut swept = 0;
-        for entry in fs::read_dir(self.dir()).map_err(failed())? {
-            let entry = entry.map_err(failed())?;
-            if !entry.file_name().to_string_lossy().starts_with(".tmp") {
-                continue;
-            }
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            let is_old = modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > max_age));
-            if is_old && fs::remove_file(entry.path()).is_ok() {
-                swept += 1;
-            }
-        }
-        Ok(swept)
     }
 
     /// Appends the content of a commit object.
@@ -322,13 +290,7 @@ impl Objects {
         let path = self.loose.object_path(&object);
         // An empty file is what a power cut leaves of an object that was not synced.
         let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
-        let mut dir_is_new = false;
-        if !is_there {
-            dir_is_new = path.parent().is_some_and(|dir| !dir.exists());
-            self.loose
-                .write_buf_with_known_id(kind, content, object)
-                .map_err(|error| gix_failed("write an object below", self.dir(), &error))?;
-        }
+        let dir_is_new = !is_there && loose::write(self.dir(), &path, kind, content, self.durability)?;
         let content = Some((kind, content.to_vec()));
         self.pending.borrow_mut().push(Written { path, dir_is_new, content });
         Ok(id)

@@ -111,14 +111,14 @@ impl Pack for PackWriter<'_> {
         deflate(&mut self.deflate, &self.content, &mut self.packed)
             .map_err(|error| gix_failed("compress into", &self.temporary.path, &error))?;
         self.out.write_all(&self.packed).map_err(durable::failed("write", &self.temporary.path))?;
-        self.entries.push(Entry { id, crc: crc32(&self.packed), offset: self.offset });
+        self.entries.push(Entry { id, crc: crc32fast::hash(&self.packed), offset: self.offset });
         self.offset += self.packed.len() as u64;
         Ok(id)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), StoreError> {
         // Loose objects too, such as the empty tree that all these commits share.
-        self.objects.persist(self.durability)?;
+        self.objects.persist()?;
         if self.entries.is_empty() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ fn push_header(out: &mut Vec<u8>, size: usize) {
 }
 
 /// Appends `content` as one zlib stream.
-fn deflate(state: &mut Compress, content: &[u8], out: &mut Vec<u8>) -> Result<(), gix::Error> {
+pub(super) fn deflate(state: &mut Compress, content: &[u8], out: &mut Vec<u8>) -> Result<(), gix::Error> {
     state.reset();
     let mut chunk = [0; 4096];
     loop {
@@ -240,26 +240,6 @@ fn deflate(state: &mut Compress, content: &[u8], out: &mut Vec<u8>) -> Result<()
 
 fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, "a pack holds at most 2^32 - 1 objects")
-}
-
-/// CRC-32 as in zlib and the pack index.
-fn crc32(data: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let mut value = i as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 { 0xedb8_8320 ^ (value >> 1) } else { value >> 1 };
-                bit += 1;
-            }
-            table[i] = value;
-            i += 1;
-        }
-        table
-    };
-    !data.iter().fold(!0, |crc, &byte| TABLE[((crc ^ u32::from(byte)) & 0xff) as usize] ^ (crc >> 8))
 }
 
 #[cfg(test)]
@@ -281,10 +261,5 @@ mod tests {
             &[0, 0, 1, 0, 0, 0, 0, 0],
         ];
         assert_eq!(offsets, expected.concat());
-    }
-
-    #[test]
-    fn the_checksum_of_an_entry_is_zlibs() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 }

@@ -83,6 +83,11 @@ impl Refs {
     ) -> Result<Swap, StoreError> {
         self.check_name(name)?;
         self.heal_batch()?;
+        // Under the shard lock but not git's, so only a no can be believed: it saves two syncs to most losers.
+        let now = self.tip(name)?;
+        if now != expected {
+            return Ok(Swap::HeadMoved { actual: now });
+        }
         let target = self.path(name);
         let mut prepared = self.prepare(name, &target)?;
         prepared.write(format!("{new}\n").as_bytes(), durability)?;

@@ -46,7 +46,7 @@ impl Rescue {
         let _lock = self.lock()?;
         if gc_runs {
             durable::create_dir_all(&self.dir, durability)?;
-            objects.each_written(durability, |path| self.keep(path, objects.dir()))?;
+            objects.each_written(|path| self.keep(path, objects.dir()))?;
             durable::sync_dir(&self.dir, durability)?;
         } else if !self.gc_runs() {
             // Asked again under the lock: a gc that started since has seen every ref that these files were kept for.

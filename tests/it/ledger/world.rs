@@ -102,7 +102,11 @@ impl Store for Watched<'_> {
         self.inner.tips(prefix)
     }
 
-    fn lock(&self, shards: &[(u8, Mode)]) -> std::result::Result<Held, StoreError> {
+    fn lock_while(
+        &self,
+        shards: &[(u8, Mode)],
+        worthwhile: &dyn Fn() -> std::result::Result<bool, StoreError>,
+    ) -> std::result::Result<Option<Held>, StoreError> {
         // Before the locks are taken: whoever comes in needs them, too.
         if let Some(hook) = self.hook.take() {
             hook();
@@ -110,7 +114,7 @@ impl Store for Watched<'_> {
         if let Some(always) = self.always.borrow_mut().as_mut() {
             always();
         }
-        self.inner.lock(shards)
+        self.inner.lock_while(shards, worthwhile)
     }
 
     fn compare_and_swap(

@@ -1,0 +1,86 @@
+//! Writing the files of loose objects.
+//!
+//! What must never happen here: a file that is not synced stands under an object's name. A power cut would leave it
+//! empty, and an empty object file makes every later `git gc` fail, even if nothing refers to it.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gix::objs::Kind;
+use gix::zlib::Compression;
+use gix::zlib::stream::deflate::Compress;
+
+use super::gix_failed;
+use super::pack::deflate;
+use crate::store::{Durability, StoreError, durable};
+
+/// The mode of an object file, less the umask: nobody writes to an object.
+const READ_ONLY: u32 = 0o444;
+
+/// How the names of temporary files begin; gix begins its own with the first four of these bytes.
+const TEMPORARY: &str = ".tmp-pm-";
+
+/// Writes an object of the object directory `objects` to `path`, and syncs the file but not the directory that names
+/// it. Returns whether that directory had to be made.
+pub(super) fn write(
+    objects: &Path,
+    path: &Path,
+    kind: Kind,
+    content: &[u8],
+    durability: Durability,
+) -> Result<bool, StoreError> {
+    let mut whole = gix::objs::encode::loose_header(kind, content.len() as u64).to_vec();
+    whole.extend_from_slice(content);
+    let mut packed = Vec::with_capacity(whole.len() / 2 + 64);
+    deflate(&mut Compress::new(Compression::BEST_SPEED), &whole, &mut packed)
+        .map_err(|error| gix_failed("compress an object for", objects, &error))?;
+    let temporary = temporary(objects)?;
+    let result =
+        durable::write_new_file(&temporary, &packed, READ_ONLY, durability).and_then(|_| give_name(&temporary, path));
+    if result.is_err() {
+        let _swept_later = durable::remove_if_there(&temporary);
+    }
+    result
+}
+
+/// A name for a temporary file that nobody else uses.
+fn temporary(objects: &Path) -> Result<PathBuf, StoreError> {
+    let random = getrandom::u64().map_err(|error| StoreError::Io {
+        what: "drawing random bits for a temporary file".to_owned(),
+        source: io::Error::other(error.to_string()),
+    })?;
+    Ok(objects.join(format!("{TEMPORARY}{random:016x}")))
+}
+
+/// Gives a written file its name; makes the directory, which git removes when it is empty.
+fn give_name(temporary: &Path, path: &Path) -> Result<bool, StoreError> {
+    let rename = || fs::rename(temporary, path);
+    match (rename(), path.parent()) {
+        (Ok(()), _) => Ok(false),
+        (Err(error), Some(dir)) if error.kind() == ErrorKind::NotFound => {
+            durable::create_dir_all(dir, Durability::Process)?;
+            rename().map(|()| true).map_err(durable::failed("create", path))
+        }
+        (Err(error), _) => Err(durable::failed("create", path)(error)),
+    }
+}
+
+/// See [`super::GitStore::sweep_temporaries`].
+pub(super) fn sweep_temporaries(objects: &Path, max_age: Duration) -> Result<usize, StoreError> {
+    let failed = || durable::unreadable("list", objects);
+    let mut swept = 0;
+    for entry in fs::read_dir(objects).map_err(failed())? {
+        let entry = entry.map_err(failed())?;
+        if !entry.file_name().to_string_lossy().starts_with(".tmp") {
+            continue;
+        }
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > max_age));
+        if is_old && fs::remove_file(entry.path()).is_ok() {
+            swept += 1;
+        }
+    }
+    Ok(swept)
+}
