@@ -137,7 +137,14 @@ impl Command {
             Command::Plan(args) => args.run(&global.session()?).map(done),
             Command::BulkPlan(args) => args.run(&global.session()?).map(done),
             Command::Next(args) => args.run(&global.session()?).map(done),
-            Command::Pull(args) => args.run(&global.session()?).map(done),
+            Command::Pull(args) => {
+                let session = global.session().inspect_err(|_| {
+                    if args.is_for_shell() {
+                        global.output().raw(pull::NOTHING);
+                    }
+                })?;
+                args.run(&session).map(done)
+            }
             Command::Executing(args) => args.run(&global.session()?).map(done),
             Command::Heartbeat(args) => args.run(&global.session()?).map(done),
             Command::Report(args) => args.run(&global.session()?).map(done),

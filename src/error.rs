@@ -61,6 +61,14 @@ pub enum Error {
         /// One line a slug.
         differences: Vec<String>,
     },
+    /// Slugs of a batch were created by others each time that it was about to be published.
+    #[error(
+        "slugs of this batch were created by others {times} times while it was being written; nothing was published, run it again"
+    )]
+    BatchRaced {
+        /// How often it was tried.
+        times: u32,
+    },
     /// The graph does not allow it.
     #[error("{0}")]
     InvalidGraph(String),
@@ -131,6 +139,7 @@ impl Error {
             Error::Refused { refusal, .. } => refusal_code(refusal),
             Error::UnknownTask { .. } => ExitCode::UnknownTask,
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
+            Error::BatchRaced { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::Damaged { .. } => ExitCode::Damaged,
             Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
@@ -191,7 +200,12 @@ impl Error {
                 map.insert("recorded".to_owned(), json!("unknown"));
                 map.insert("ref".to_owned(), json!(name));
             }
-            Error::Usage(_) | Error::InvalidGraph(_) | Error::Tour(_) | Error::Store(_) | Error::Io { .. } => {}
+            Error::Usage(_)
+            | Error::BatchRaced { .. }
+            | Error::InvalidGraph(_)
+            | Error::Tour(_)
+            | Error::Store(_)
+            | Error::Io { .. } => {}
         }
         json!({ "error": map })
     }

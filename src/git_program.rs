@@ -73,7 +73,7 @@ impl Git {
     pub fn init(dir: &Path) -> Result<()> {
         let what = format!("running git init {}", dir.display());
         let status = Command::new("git")
-            .args(["init", "--quiet"])
+            .args(["-c", "init.defaultRefFormat=files", "init", "--quiet"])
             .arg(dir)
             .stdin(Stdio::null())
             .status()

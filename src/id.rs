@@ -189,7 +189,7 @@ fn is_component(text: &str) -> bool {
     (1..=128).contains(&bytes.len())
         && (bytes[0].is_ascii_lowercase() || bytes[0].is_ascii_digit())
         && bytes.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'+' | b'-'))
-        && !text.contains("..")
+        && bytes.windows(2).all(|pair| pair != b"..")
 }
 
 macro_rules! name_newtype {

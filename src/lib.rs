@@ -66,6 +66,9 @@ fn wrong_call(error: &clap::Error) -> ExitCode {
             ExitCode::Usage
         }
         _ => {
+            if std::env::args_os().any(|arg| arg == "pull") && std::env::args_os().any(|arg| arg == "--shell") {
+                Output::new(false, false, Color::Auto).raw(command::pull::NOTHING);
+            }
             let text = error.render().to_string();
             let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim()).to_owned();
             Output::new(json, false, Color::Auto).error(&Error::Usage(text));

@@ -108,7 +108,7 @@ impl Output {
 
     /// Something worth knowing that is not the result; on stderr.
     pub fn note(&self, text: &str) {
-        if !self.quiet {
+        if !self.quiet && !self.json {
             self.stderr(text);
         }
     }

@@ -1,6 +1,6 @@
 //! `pm bulk-plan`: many tasks, all or nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
@@ -111,7 +111,9 @@ fn progress_bar(session: &Session, tasks: usize) -> ProgressBar {
 /// Reads and checks the whole input; every fault is listed with its line.
 fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Result<Vec<Planned>> {
     let mut faults = Vec::new();
-    let lines = parse(input, &mut faults);
+    let lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
+    // Also of entries that are wrong otherwise: whoever depends on one is not wrong for that.
+    let mentioned: HashSet<Slug> = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
     let mut batch = Vec::with_capacity(lines.len());
     let mut wanted = Vec::with_capacity(lines.len());
     for (line, entry) in lines {
@@ -124,20 +126,42 @@ fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Re
         }
     }
     faults.extend(repeated_slugs(&batch));
-    if !faults.is_empty() {
-        faults.sort_by_key(|fault| fault.line);
-        let faults = faults.iter().map(LineFault::to_string).collect();
-        return Err(Error::BadInput { what: what.to_owned(), faults });
-    }
     let index: HashMap<Slug, usize> = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
     let mut graph_faults = Vec::new();
+    let places = Places { ledger, queue, index: &index, mentioned: &mentioned };
     for (planned, entry) in batch.iter_mut().zip(&wanted) {
-        link(ledger, queue, &index, planned, entry, &mut graph_faults)?;
+        link(&places, planned, entry, &mut graph_faults)?;
     }
-    if graph_faults.is_empty() {
+    let input_is_fine = faults.is_empty();
+    faults.append(&mut graph_faults);
+    if faults.is_empty() {
         return Ok(batch);
     }
-    Err(Error::InvalidGraph(format!("{what} cannot be used, nothing was written:\n  {}", graph_faults.join("\n  "))))
+    faults.sort_by_key(|fault| fault.line);
+    let faults: Vec<_> = faults.iter().map(LineFault::to_string).collect();
+    if input_is_fine {
+        let faults = faults.join("\n  ");
+        return Err(Error::InvalidGraph(format!("{what} cannot be used, nothing was written:\n  {faults}")));
+    }
+    Err(Error::BadInput { what: what.to_owned(), faults })
+}
+
+/// The slug of an entry, given or made from its title.
+fn slug_of(entry: &Line) -> Option<Slug> {
+    match &entry.slug {
+        Some(slug) => slug.parse().ok(),
+        None => entry.title.as_deref().map(Slug::from_title),
+    }
+}
+
+/// Where the dependencies of an entry are looked up.
+struct Places<'a> {
+    ledger: &'a Ledger<'a>,
+    queue: &'a Queue,
+    /// The good entries of the batch.
+    index: &'a HashMap<Slug, usize>,
+    /// The slugs of all of its entries.
+    mentioned: &'a HashSet<Slug>,
 }
 
 /// The entries of the input with the lines on which they begin.
@@ -154,9 +178,11 @@ fn parse(input: &str, faults: &mut Vec<LineFault>) -> Vec<(usize, Line)> {
     if input.trim_start().starts_with('[') {
         match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(input) {
             Ok(raw) => {
+                let (mut line, mut counted) = (1, 0);
                 for value in raw {
                     let offset = value.get().as_ptr() as usize - input.as_ptr() as usize;
-                    let line = input[..offset].bytes().filter(|b| *b == b'\n').count() + 1;
+                    line += input[counted..offset].bytes().filter(|b| *b == b'\n').count();
+                    counted = offset;
                     push(line, serde_json::from_str(value.get()));
                 }
             }
@@ -178,7 +204,12 @@ fn parse(input: &str, faults: &mut Vec<LineFault>) -> Vec<(usize, Line)> {
 /// serde's message without its own position, which counts within one entry.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+    match error.classify() {
+        serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
+            format!("it is no JSON object ({})", text.split(" at line ").next().unwrap_or(&text))
+        }
+        _ => text.split(" at line ").next().unwrap_or(&text).to_owned(),
+    }
 }
 
 /// Checks one entry by itself.
@@ -226,23 +257,18 @@ fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFa
 }
 
 /// Resolves the dependencies of one entry: inside the batch first, else to tasks that exist.
-fn link(
-    ledger: &Ledger<'_>,
-    queue: &Queue,
-    index: &HashMap<Slug, usize>,
-    planned: &mut Planned,
-    entry: &Line,
-    faults: &mut Vec<String>,
-) -> Result<()> {
+fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut Vec<LineFault>) -> Result<()> {
+    let Places { ledger, queue, index, mentioned } = places;
     let line = planned.line;
+    let mut fault = |found: String| faults.push(LineFault { line, found });
     let mut depends_on = Vec::new();
     for asked in &entry.depends_on_slugs {
         let Ok(slug) = asked.parse::<Slug>() else {
-            faults.push(format!("line {line}: depends on '{}', which is no slug", crate::id::shown(asked)));
+            fault(format!("depends on '{}', which is no slug", crate::id::shown(asked)));
             continue;
         };
         if slug == planned.slug {
-            faults.push(format!("line {line}: {slug} depends on itself"));
+            fault(format!("{slug} depends on itself"));
             continue;
         }
         match index.get(&slug) {
@@ -250,9 +276,10 @@ fn link(
             None => match ledger.state(&RefName::of_task(queue, &slug))? {
                 Some(state) => match ledger.check_dependency(&state) {
                     Ok(()) => depends_on.push(DependsOn::Task(state.id)),
-                    Err(error) => faults.push(format!("line {line}: {error}")),
+                    Err(error) => fault(error.to_string()),
                 },
-                None => faults.push(format!("line {line}: depends on {slug}, which is neither here nor in {queue}")),
+                None if mentioned.contains(&slug) => {}
+                None => fault(format!("depends on {slug}, which is neither here nor in {queue}")),
             },
         }
     }
@@ -260,7 +287,7 @@ fn link(
         match ledger.find(asked, queue).and_then(|found| ledger.check_dependency(&found.state).map(|()| found)) {
             Ok(found) => depends_on.push(DependsOn::Task(found.state.id)),
             Err(error @ (Error::UnknownTask { .. } | Error::InvalidGraph(_) | Error::Usage(_))) => {
-                faults.push(format!("line {line}: {error}"));
+                fault(error.to_string());
             }
             Err(error) => return Err(error),
         }

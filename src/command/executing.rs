@@ -33,9 +33,8 @@ impl Args {
     /// # Errors
     /// 6, 8, 11, 16, 17.
     pub fn run(&self, session: &Session) -> Result<()> {
-        let ledger = session.writer();
-        let found = self.task.find(session, &ledger)?;
-        let appended = ledger.append(found, Intent::Claim { ttl: self.ttl })?;
+        let found = self.task.find(session, &session.ledger())?;
+        let appended = session.writer().append(found, Intent::Claim { ttl: self.ttl })?;
         let (id, record) = appended.last();
         session.out.result(
             || {

@@ -13,6 +13,7 @@ use crate::protocol::record::Ttl;
 use crate::protocol::refusal::Refusal;
 use crate::protocol::view;
 use crate::session::Session;
+use crate::store::StoreError;
 
 /// Take the next runnable task
 ///
@@ -34,6 +35,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether a shell evaluates what is printed.
+    pub fn is_for_shell(&self) -> bool {
+        self.shell
+    }
+
     /// Takes a task.
     ///
     /// # Errors
@@ -41,7 +47,6 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let taken = self.take(session);
         if self.shell && !matches!(taken, Ok(Some(_))) {
-            // Also after a failure: a loop that evaluates this must never run the old task again.
             session.out.raw(&shell("", "", "", session.agent.as_str()));
         }
         match taken? {
@@ -60,6 +65,7 @@ impl Args {
     fn take(&self, session: &Session) -> Result<Option<Appended>> {
         let ledger = session.ledger();
         let mut losses = 0;
+        let mut locked = None;
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
             if losses == 0 {
@@ -68,10 +74,18 @@ impl Args {
             if runnable.tasks.is_empty() {
                 return Ok(None);
             }
+            if let Some(error) = locked {
+                return Err(error);
+            }
             for (name, state) in runnable.tasks {
                 match session.writer().append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
                     Ok(appended) => return Ok(Some(appended)),
                     Err(error) if lost(&error) && losses < self.max_retries => losses += 1,
+                    // One task whose lock somebody holds does not keep the others from being worked on.
+                    Err(error @ Error::Store(StoreError::Locked { .. })) if locked.is_none() => {
+                        session.out.warning(&error.to_string());
+                        locked = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -109,6 +123,10 @@ fn lost(error: &Error) -> bool {
         }
     )
 }
+
+/// What `--shell` prints when nothing was claimed for want of a repository, a right call or anything else: a loop that
+/// evaluates it must never run the old task again.
+pub const NOTHING: &str = "export TASK= SLUG= PM_CLAIM=\n";
 
 /// Assignments for a shell's eval. Every value is made of characters that need no quotes.
 fn shell(task: &str, slug: &str, claim: &str, agent: &str) -> String {

@@ -72,7 +72,7 @@ impl Args {
         let mut outcome = self.once(session, &prefix, &terms)?;
         let patience = Duration::from_millis(outcome.largest_ttl_ms) + WAIT_SLACK;
         while self.wait && !outcome.observing.is_empty() && started.elapsed() < patience {
-            std::thread::sleep(pause(&outcome));
+            std::thread::sleep(pause(&outcome).min(patience.saturating_sub(started.elapsed())));
             let later = self.once(session, &prefix, &terms)?;
             outcome = merged(outcome, later);
         }

@@ -43,12 +43,9 @@ impl Fleet {
         "w1"
     }
 
-    /// A command in the repository, as an agent; nothing of the caller's own session leaks in.
+    /// A command in the repository, as an agent.
     fn command(&self, program: &Path, agent: &str) -> Command {
         let mut command = Command::new(program);
-        for name in ["PM_CLAIM", "PM_CONTEXT_ID", "GIT_DIR", "GIT_WORK_TREE"] {
-            command.env_remove(name);
-        }
         command.current_dir(&self.repository).env("PM_AGENT_ID", agent).stdin(Stdio::null());
         command
     }

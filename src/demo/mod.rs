@@ -6,6 +6,7 @@
 pub mod audit;
 mod fleet;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,7 @@ pub struct Tour {
 /// # Errors
 /// `Tour` where any rule was broken or a step took too long.
 pub fn run(agents: usize, out: &Output) -> Result<Tour> {
+    isolate()?;
     let repository = scratch()?;
     Git::init(&repository)?;
     let plan = repository.join("plan.json");
@@ -115,6 +117,31 @@ pub fn run(agents: usize, out: &Output) -> Result<Tour> {
         life,
         life_command,
     })
+}
+
+/// Starts this program anew without the variables that would lead git or pm out of the scratch repository, as a hook
+/// or a worker's session sets them. Returns where there are none.
+fn isolate() -> Result<()> {
+    let leads_astray = |name: &std::ffi::OsString| {
+        name.to_str().is_some_and(|name| name.starts_with("PM_") || (name.starts_with("GIT_") && !is_harmless(name)))
+    };
+    let astray: Vec<_> = std::env::vars_os().map(|(name, _)| name).filter(leads_astray).collect();
+    if astray.is_empty() {
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(Error::io("finding this program"))?;
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    for name in astray {
+        command.env_remove(name);
+    }
+    // Only a failure returns.
+    Err(Error::Io { what: "starting the tour anew".to_owned(), source: command.exec() })
+}
+
+/// Variables of git's that choose configuration files and identities, not repositories.
+fn is_harmless(name: &str) -> bool {
+    ["GIT_CONFIG_", "GIT_AUTHOR_", "GIT_COMMITTER_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A fresh directory for the tour.

@@ -79,9 +79,7 @@ impl Ledger<'_> {
                 return Ok(batched);
             }
         }
-        Err(Error::Usage(format!(
-            "slugs of this batch were created by others {ATTEMPTS_MAX} times while it was being written; nothing was written, run it again"
-        )))
+        Err(Error::BatchRaced { times: ATTEMPTS_MAX })
     }
 
     /// One try; `None` when a slug was taken between the check and the publication.
@@ -99,6 +97,7 @@ impl Ledger<'_> {
         let mut placed: Vec<Option<Placed>> = vec![None; batch.len()];
         let mut refs = Vec::new();
         let mut differences = Vec::new();
+        let mut closed: HashMap<usize, String> = HashMap::new();
         for (built, &index) in order.iter().enumerate() {
             let planned = &batch[index];
             let name = RefName::of_task(queue, &planned.slug);
@@ -130,6 +129,9 @@ impl Ledger<'_> {
                     if !accept_existing && let Some(differs) = self.difference(&name, &state, &task, planned)? {
                         differences.push(format!("{} (task {}): {differs}", place(&state), state.id));
                     }
+                    if let Err(error) = self.check_dependency(&state) {
+                        closed.insert(index, error.to_string());
+                    }
                     Placed { task: state.id, created: false }
                 }
                 Some(Err(_)) => {
@@ -138,6 +140,14 @@ impl Ledger<'_> {
                     return Ok(None);
                 }
                 None => {
+                    let closed = planned.depends_on.iter().find_map(|depends_on| match depends_on {
+                        DependsOn::Batch(other) => closed.get(other),
+                        DependsOn::Task(_) => None,
+                    });
+                    if let Some(found) = closed {
+                        let fault = LineFault { line: planned.line, found: found.clone() };
+                        return Err(Error::InvalidGraph(format!("{fault}; nothing was written")));
+                    }
                     let state = self.link(
                         None,
                         decide::creation(self.agent, task, planned.body.clone()).into(),

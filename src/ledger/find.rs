@@ -30,8 +30,13 @@ impl Ledger<'_> {
     /// # Errors
     /// `UnknownTask`, with the candidates where there are several.
     pub fn find(&self, asked: &str, queue: &Queue) -> Result<Found> {
+        let mut no_id = None;
         if let Ok(id) = asked.parse::<Oid>() {
-            return self.find_by_id(asked, TaskId(id));
+            match self.find_by_id(asked, TaskId(id)) {
+                // A slug may look like an id.
+                Err(error @ Error::UnknownTask { .. }) => no_id = Some(error),
+                result => return result,
+            }
         }
         if let Some((queue, slug)) = asked.split_once('/') {
             let wrong = |error: NameError| unknown(asked, &error.to_string());
@@ -46,6 +51,9 @@ impl Ledger<'_> {
             if let Some(state) = self.state(&name)? {
                 return Ok(Found { name, state });
             }
+        }
+        if let Some(error) = no_id {
+            return Err(error);
         }
         let digits = asked.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if digits && asked.len() >= PREFIX_MIN {

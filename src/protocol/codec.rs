@@ -432,8 +432,14 @@ fn parse_message(message: &[u8]) -> Result<(&str, Option<&str>, Fields<'_>), Dec
 
 /// Splits at the last blank line. (`rsplit_once` of a two-byte pattern is several times slower.)
 fn split_last_paragraph(text: &str) -> Option<(&str, &str)> {
-    let at = text.bytes().zip(text.bytes().skip(1)).rposition(|pair| pair == (b'\n', b'\n'))?;
-    Some((&text[..at], &text[at + 2..]))
+    let mut end = text.len();
+    while let Some(at) = text[..end].rfind('\n') {
+        if text[..at].ends_with('\n') {
+            return Some((&text[..at - 1], &text[at + 1..]));
+        }
+        end = at;
+    }
+    None
 }
 
 /// The trailers that have not been taken yet, in order, with their values as written.
@@ -449,7 +455,8 @@ impl<'a> Fields<'a> {
                 DecodeError::Foreign
             }
         };
-        let (key, value) = line.split_once(": ").ok_or_else(bad)?;
+        let (key, value) = line.split_once(':').ok_or_else(bad)?;
+        let value = value.strip_prefix(' ').ok_or_else(bad)?;
         let key_is_legal = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         // git trims values and folds continuation lines: what it would read otherwise than pm is refused.
         if !key_is_legal || value.is_empty() || value.trim_matches([' ', '\t']) != value {

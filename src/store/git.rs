@@ -254,7 +254,9 @@ impl Store for GitStore {
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
         assert!(refs.iter().all(|(name, _)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
         assert!(self.objects.is_persisted(), "objects are not persisted");
-        let published = self.refs.publish(refs, self.durability)?;
+        let published = self.refs.publish(refs, self.durability);
+        self.objects.drop_keeps();
+        let published = published?;
         if let (Publish::Done { .. }, Some((first, _))) = (&published, refs.first()) {
             self.care_for_written(first)?;
         }

@@ -216,7 +216,7 @@ fn maintain(repo: &Repo, command: &[&str], stop: &AtomicBool) -> Result<Maintain
         if !done.status.success() {
             // The last thing that it says, up to the first name.
             let why = done.stderr.lines().last().and_then(|line| line.split('\'').next()).unwrap_or_default();
-            let words: Vec<_> = why.split_whitespace().take(6).collect();
+            let words: Vec<_> = why.split_whitespace().filter(|word| word.len() < 40).collect();
             *failed.entry(format!("{}: {}", done.status, words.join(" "))).or_default() += 1;
         }
         std::thread::sleep(PAUSE);
@@ -241,7 +241,12 @@ fn plan_batches(repo: &Repo, dir: &Path, stop: &AtomicBool) -> Result<Batches> {
             |text: &str| text.lines().filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>().join(" ");
         match done.code() {
             0 => batches.push(first_words(&done.stdout)),
-            code => *exits.entry(format!("bulk-plan {code}: {}", done.stderr.trim())).or_default() += 1,
+            code => {
+                if ![8, 21].contains(&code) {
+                    say(&format!("drain: bulk-plan: exit {code}: {}", done.stderr.trim()));
+                }
+                *exits.entry(format!("bulk-plan {code}")).or_default() += 1;
+            }
         }
         std::thread::sleep(PAUSE / 3);
     }

@@ -6,6 +6,8 @@
 //! command would have left it, never between; git finds nothing wrong; the same command and one after it work at
 //! once; and no lock is left.
 
+mod cases;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::cases::{CASES, Case};
 use crate::Verdict;
 use crate::support::{Repo, STUCK, isolated, pm, run_within, say};
 
@@ -91,116 +94,6 @@ pub struct Args {
     #[arg(long)]
     writes_only: bool,
 }
-
-/// One command, and what must be true of it.
-struct Case {
-    name: &'static str,
-    args: &'static [&'static str],
-    /// The refs that it moves.
-    refs: &'static [&'static str],
-    /// How many records it appends to each.
-    grows: usize,
-    /// All refs or none.
-    all_or_none: bool,
-    /// How the same command ends once it is recorded.
-    again: i32,
-    /// A command that must work afterwards, and appends one record to the first of the refs.
-    next: &'static [&'static str],
-}
-
-const CASES: [Case; 10] = [
-    Case {
-        name: "executing",
-        args: &["executing", "--task", "free"],
-        refs: &["default/free"],
-        grows: 1,
-        all_or_none: true,
-        again: 6,
-        next: &["heartbeat", "--task", "free"],
-    },
-    Case {
-        name: "heartbeat",
-        args: &["heartbeat", "--task", "held", "--progress", "half"],
-        refs: &["default/held"],
-        grows: 1,
-        all_or_none: true,
-        again: 0,
-        next: &["heartbeat", "--task", "held"],
-    },
-    Case {
-        name: "report",
-        args: &["report", "--task", "held", "--title", "more", "--text", "of it", "--attach", "attached.txt"],
-        refs: &["default/held"],
-        grows: 1,
-        all_or_none: true,
-        again: 0,
-        next: &["heartbeat", "--task", "held"],
-    },
-    Case {
-        name: "finished",
-        args: &["finished", "--task", "held"],
-        refs: &["default/held"],
-        grows: 1,
-        all_or_none: true,
-        again: 6,
-        next: &[],
-    },
-    Case {
-        name: "release",
-        args: &["release", "--task", "held"],
-        refs: &["default/held"],
-        grows: 1,
-        all_or_none: true,
-        again: 6,
-        next: &["executing", "--task", "held"],
-    },
-    Case {
-        name: "reclaim",
-        args: &["reclaim", "--task", "held"],
-        refs: &["default/held"],
-        grows: 1,
-        all_or_none: true,
-        again: 6,
-        next: &["executing", "--task", "held"],
-    },
-    Case {
-        name: "sweep",
-        args: &["sweep", "--queue", "stale"],
-        refs: &["stale/one", "stale/two"],
-        grows: 2,
-        all_or_none: false,
-        again: 0,
-        next: &["executing", "--queue", "stale", "--task", "one"],
-    },
-    Case {
-        name: "plan",
-        args: &["plan", "--queue", "fresh", "--slug", "one", "--title", "One"],
-        refs: &["fresh/one"],
-        grows: 2,
-        all_or_none: true,
-        again: 4,
-        next: &["executing", "--queue", "fresh", "--task", "one"],
-    },
-    Case {
-        name: "bulk-plan",
-        args: &["bulk-plan", "--queue", "fresh", "--input", "batch.jsonl"],
-        refs: &["fresh/one", "fresh/two", "fresh/three"],
-        grows: 2,
-        all_or_none: true,
-        again: 0,
-        next: &["executing", "--queue", "fresh", "--task", "one"],
-    },
-    // The first write of a repository also runs git, to set core.fsync.
-    Case {
-        name: "first-write",
-        args: &["plan", "--queue", "fresh", "--slug", "one", "--title", "One"],
-        refs: &["fresh/one"],
-        grows: 2,
-        all_or_none: true,
-        again: 4,
-        next: &["executing", "--queue", "fresh", "--task", "one"],
-    },
-];
 
 /// What all points counted.
 #[derive(Default)]

@@ -155,13 +155,12 @@ impl Args {
                 end(&mut writers)?;
                 let commands: [&[&str]; 2] = [&["gc", "--quiet"], &["pack-refs", "--all"]];
                 for command in &commands[..1 + cut % 2] {
-                    let mut command = repo.git_command(*command);
                     if cut % 4 == 3 {
-                        maintenance = Some(command.stderr(Stdio::null()).spawn()?);
+                        maintenance = Some(repo.git_command(*command).stderr(Stdio::null()).spawn()?);
                         std::thread::sleep(Duration::from_millis(random_below(60)));
                         break;
                     }
-                    failed += usize::from(!run_within(&mut command, STUCK * 4)?.status.success());
+                    failed += usize::from(!maintain(repo, command)?);
                 }
                 // One more record, whose syncs write out the journal: with the renames of the maintenance in it.
                 let planned = repo.pm_json(["plan", "--slug", &format!("c{cut}-last"), "--title", "the last"])?;
@@ -205,9 +204,12 @@ impl Args {
             totals.torn += faults.iter().filter(|fault| fault.ends_with("is empty")).count();
             let missing: Vec<_> = faults.iter().filter(|fault| fault.starts_with("missing")).collect();
             ensure!(missing.is_empty(), "git fsck: {missing:?}");
+            // The next command heals what a pm left that the cut took away: only then is git's maintenance free again.
+            let slug = format!("after-{}", repo.tips()?.len());
+            let next = repo.pm(["plan", "--slug", &slug, "--title", "after the cut"])?;
+            ensure!(next.code() == 0, "after the cut: {}", next.stderr);
             if !self.gc {
-                let gc = run_within(&mut repo.git_command(["gc", "--quiet"]), STUCK * 4)?;
-                totals.gc_failed += usize::from(!gc.status.success());
+                totals.gc_failed += usize::from(!maintain(repo, &["gc", "--quiet"])?);
             }
         }
         Ok(broken)
@@ -273,6 +275,15 @@ impl Writer<'_> {
         }
         Ok(None)
     }
+}
+
+/// Runs a maintenance command. Whether it succeeded; if not, what it said is printed.
+fn maintain(repo: &Repo, command: &[&str]) -> Result<bool> {
+    let done = run_within(&mut repo.git_command(command), STUCK * 4)?;
+    if !done.status.success() {
+        say(&format!("power: git {} failed: {}", command.join(" "), done.stderr.trim()));
+    }
+    Ok(done.status.success())
 }
 
 fn note(acknowledged: &Acknowledged, slug: &str, record: &str) -> Result<()> {

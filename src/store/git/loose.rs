@@ -13,7 +13,7 @@ use gix::zlib::Compression;
 use gix::zlib::stream::deflate::Compress;
 
 use super::gix_failed;
-use super::pack::deflate;
+use super::pack::{KEEP, KEEP_CONTENT, deflate};
 use crate::store::{Durability, StoreError, durable};
 
 /// The mode of an object file, less the umask: nobody writes to an object.
@@ -34,7 +34,9 @@ pub(super) fn write(
     let mut whole = gix::objs::encode::loose_header(kind, content.len() as u64).to_vec();
     whole.extend_from_slice(content);
     let mut packed = Vec::with_capacity(whole.len() / 2 + 64);
-    deflate(&mut Compress::new(Compression::BEST_SPEED), &whole, &mut packed)
+    // A commit fits into one disk block either way, and is read many times: it is only wrapped, not compressed.
+    let level = if kind == Kind::Blob { Compression::BEST_SPEED } else { Compression::NONE };
+    deflate(&mut Compress::new(level), &whole, &mut packed)
         .map_err(|error| gix_failed("compress an object for", objects, &error))?;
     let temporary = temporary(objects)?;
     let result =
@@ -69,11 +71,23 @@ fn give_name(temporary: &Path, path: &Path) -> Result<bool, StoreError> {
 
 /// See [`super::GitStore::sweep_temporaries`].
 pub(super) fn sweep_temporaries(objects: &Path, max_age: Duration) -> Result<usize, StoreError> {
-    let failed = || durable::unreadable("list", objects);
+    let is_object = |name: &str, _: &Path| name.starts_with(".tmp");
+    // Of the files that keep packs only pm's own: others are there because somebody wants them.
+    let is_keep =
+        |name: &str, path: &Path| name.ends_with(KEEP) && fs::read(path).is_ok_and(|content| content == KEEP_CONTENT);
+    Ok(sweep_dir(objects, max_age, is_object)? + sweep_dir(&objects.join("pack"), max_age, is_keep)?)
+}
+
+fn sweep_dir(dir: &Path, max_age: Duration, is_ours: impl Fn(&str, &Path) -> bool) -> Result<usize, StoreError> {
+    let failed = || durable::unreadable("list", dir);
     let mut swept = 0;
-    for entry in fs::read_dir(objects).map_err(failed())? {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        entries => entries.map_err(failed())?,
+    };
+    for entry in entries {
         let entry = entry.map_err(failed())?;
-        if !entry.file_name().to_string_lossy().starts_with(".tmp") {
+        if !is_ours(&entry.file_name().to_string_lossy(), &entry.path()) {
             continue;
         }
         let modified = entry.metadata().and_then(|metadata| metadata.modified());

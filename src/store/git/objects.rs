@@ -32,6 +32,15 @@ pub(super) struct Objects {
     pending: RefCell<Vec<Written>>,
     /// Persisted since the last [`Objects::forget_written`].
     persisted: RefCell<Vec<Written>>,
+    /// The files that keep packs alive until their refs are published.
+    keeps: RefCell<Vec<PathBuf>>,
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        // A batch that failed before it was published.
+        self.drop_keeps();
+    }
 }
 
 /// An object or pack that was written.
@@ -54,6 +63,7 @@ impl Objects {
             durability: Durability::default(),
             pending: RefCell::default(),
             persisted: RefCell::default(),
+            keeps: RefCell::default(),
         }
     }
 
@@ -214,6 +224,33 @@ impl Objects {
         self.persisted.borrow_mut().extend(files.map(note));
     }
 
+    /// Notes a file that keeps a pack alive.
+    pub(super) fn note_keep(&self, keep: PathBuf) {
+        self.keeps.borrow_mut().push(keep);
+    }
+
+    /// Leaves the packs that were written to git: their refs are published, or never will be.
+    pub(super) fn drop_keeps(&self) {
+        for keep in self.keeps.take() {
+            let _swept_later = durable::remove_if_there(&keep);
+        }
+    }
+
+    /// Writes again what is gone of the objects that were persisted: a gc that has ended by now may have deleted them
+    /// before their ref was moved.
+    pub(super) fn write_missing_again(&self) -> Result<(), StoreError> {
+        for object in self.persisted.borrow().iter().filter(|object| !object.path.exists()) {
+            // A pack that was repacked is gone, too; its objects are in the new one.
+            if object.content.is_some() {
+                self.write_again(object)?;
+                if let Some(dir) = object.path.parent() {
+                    durable::sync_dir(dir, self.durability)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Hands every file that was written and persisted to `each`. Where that finds one gone it is written again.
     pub(super) fn each_written(&self, mut each: impl FnMut(&Path) -> io::Result<()>) -> Result<(), StoreError> {
         for object in self.persisted.borrow().iter() {
@@ -290,7 +327,14 @@ impl Objects {
         let path = self.loose.object_path(&object);
         // An empty file is what a power cut leaves of an object that was not synced.
         let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
-        let dir_is_new = !is_there && loose::write(self.dir(), &path, kind, content, self.durability)?;
+        let dir_is_new = if is_there {
+            // Whoever wrote it may not have synced it.
+            let file = fs::File::open(&path).map_err(durable::unreadable("open", &path))?;
+            durable::sync_file(&file, &path, self.durability)?;
+            false
+        } else {
+            loose::write(self.dir(), &path, kind, content, self.durability)?
+        };
         let content = Some((kind, content.to_vec()));
         self.pending.borrow_mut().push(Written { path, dir_is_new, content });
         Ok(id)

@@ -64,7 +64,9 @@ impl<'a> PackWriter<'a> {
             offset: 12,
             entries: Vec::new(),
             seen: HashSet::new(),
-            deflate: Compress::new(Compression::BEST_SPEED),
+            // Ids and hashes hardly shrink: compressed, a batch would be two thirds of its size, and every later
+            // listing would pay for it. `git gc` compresses what it repacks.
+            deflate: Compress::new(Compression::NONE),
             content: Vec::new(),
             packed: Vec::new(),
         })
@@ -131,6 +133,10 @@ impl Pack for PackWriter<'_> {
         durable::sync_file(&index_file, &index_temporary.path, self.durability)?;
         let name = format!("pack-{checksum}");
         let files = ["pack", "idx"].map(|suffix| self.dir.join(format!("{name}.{suffix}")));
+        // Until its refs are published nothing refers to the pack, and `git repack -ad` would delete it.
+        let keep = self.dir.join(format!("{name}{KEEP}"));
+        durable::write_new_file(&keep, KEEP_CONTENT, 0o644, self.durability)?;
+        self.objects.note_keep(keep);
         self.temporary.rename(&files[0])?;
         index_temporary.rename(&files[1])?;
         durable::sync_dir(&self.dir, self.durability)?;
@@ -222,6 +228,12 @@ fn push_header(out: &mut Vec<u8>, size: usize) {
     }
     out.push(byte);
 }
+
+/// How the name of the file ends that makes git leave a pack alone.
+pub(super) const KEEP: &str = ".keep";
+
+/// What pm writes into it, to know its own again.
+pub(super) const KEEP_CONTENT: &[u8] = b"pm: being published\n";
 
 /// Appends `content` as one zlib stream.
 pub(super) fn deflate(state: &mut Compress, content: &[u8], out: &mut Vec<u8>) -> Result<(), gix::Error> {

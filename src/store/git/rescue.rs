@@ -9,6 +9,7 @@
 //! What must never happen here: a file is taken out of the folder while a gc runs that may not have seen its ref. A
 //! prune without `git gc` (no `gc.pid`) is not noticed: for that there is no remedy here.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,10 @@ impl Rescue {
     /// at the disk where no gc runs and none ran.
     pub(super) fn after_move(&self, objects: &Objects, durability: Durability) -> Result<(), StoreError> {
         let gc_runs = self.gc_runs();
+        if !gc_runs {
+            // In this order: a gc that is not running now has deleted what it would, or will see the ref.
+            objects.write_missing_again()?;
+        }
         if !gc_runs && !self.dir.exists() {
             objects.forget_written();
             return Ok(());
@@ -50,7 +55,7 @@ impl Rescue {
             durable::sync_dir(&self.dir, durability)?;
         } else if !self.gc_runs() {
             // Asked again under the lock: a gc that started since has seen every ref that these files were kept for.
-            self.put_back(objects.dir()).map_err(durable::failed("restore objects from", &self.dir))?;
+            self.put_back(objects.dir(), durability)?;
             self.empty().map_err(durable::failed("empty", &self.dir))?;
         }
         objects.forget_written();
@@ -63,7 +68,7 @@ impl Rescue {
             return Ok(false);
         }
         let _lock = self.lock()?;
-        self.put_back(objects.dir()).map_err(durable::failed("restore objects from", &self.dir))
+        self.put_back(objects.dir(), objects.durability)
     }
 
     fn lock(&self) -> Result<fs::File, StoreError> {
@@ -80,22 +85,24 @@ impl Rescue {
         }
     }
 
-    fn put_back(&self, objects: &Path) -> io::Result<bool> {
-        let mut restored = false;
-        for entry in self.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let target = objects.join(name.to_string_lossy().replacen('_', "/", 1));
+    /// Links everything back and syncs the directories that name it now. Returns whether anything was missing.
+    fn put_back(&self, objects: &Path, durability: Durability) -> Result<bool, StoreError> {
+        let failed = || durable::failed("restore objects from", &self.dir);
+        let mut dirs = BTreeSet::new();
+        for entry in self.entries().map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let target = objects.join(entry.file_name().to_string_lossy().replacen('_', "/", 1));
             if let Some(dir) = target.parent() {
-                fs::create_dir_all(dir)?;
+                durable::create_dir_all(dir, durability)?;
             }
             match fs::hard_link(entry.path(), &target) {
-                Ok(()) => restored = true,
+                Ok(()) => dirs.extend(target.parent().map(Path::to_owned)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(failed()(error)),
             }
         }
-        Ok(restored)
+        dirs.iter().try_for_each(|dir| durable::sync_dir(dir, durability))?;
+        Ok(!dirs.is_empty())
     }
 
     fn empty(&self) -> io::Result<()> {

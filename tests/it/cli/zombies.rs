@@ -96,7 +96,11 @@ fn what_pull_prints_for_a_shell_is_what_json_would_say() {
     let shell = repo.pm(&["pull", "--shell"]).ok().stdout;
     let claim = text(&repo.state("a")["claim"]);
     assert_eq!(shell, format!("export TASK={task} SLUG=a PM_CLAIM={claim} PM_AGENT_ID=w1\n"));
-    repo.pm(&["pull", "--shell", "--json"]).fails(2);
+    for wrong in [&["pull", "--shell", "--json"][..], &["pull", "--shell", "--ttl", "9x"]] {
+        // A loop that evaluates this must not run the old task again.
+        let outcome = repo.pm(wrong);
+        assert_eq!((outcome.code, &*outcome.stdout), (2, "export TASK= SLUG= PM_CLAIM=\n"), "{outcome:?}");
+    }
 }
 
 #[test]

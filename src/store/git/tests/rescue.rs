@@ -85,3 +85,50 @@ fn a_stale_gc_pid_costs_nothing() {
     append_done(&repo.open(), &name("a"), None, "one");
     assert_eq!(rescued(&repo), 0);
 }
+
+#[test]
+fn an_object_that_a_gc_deleted_before_it_ended_is_written_again() {
+    let repo = Repo::init(&[]);
+    let store = repo.open();
+    let id = store.write_commit(&commit(None, "late")).expect("written");
+    store.persist().expect("persisted");
+    // A whole `git gc --prune=now` while this process waits for a lock.
+    fs::remove_file(loose(&repo, id)).expect("deleted, as a gc does");
+    assert_eq!(swap(&store, &name("a"), None, id).expect("moved"), Swap::Done);
+    assert!(loose(&repo, id).exists());
+    repo.fsck();
+}
+
+#[test]
+fn a_repack_leaves_a_pack_alone_until_its_refs_are_published() {
+    let repo = Repo::init(&[]);
+    let store = repo.open();
+    let keeps = || {
+        let names = fs::read_dir(repo.path().join(".git/objects/pack")).expect("listed");
+        names
+            .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "keep")))
+            .count()
+    };
+    let mut pack = store.begin_pack().expect("begun");
+    let id = pack.add(&commit(None, "packed")).expect("added");
+    pack.finish().expect("finished");
+    repo.git(&["repack", "-adq"]);
+    assert!(matches!(publish(&store, &[(name("a"), id)]), Ok(Publish::Done { .. })));
+    assert_eq!(repo.open().read_commit(id).expect("still there").message, b"packed\n");
+    assert_eq!(keeps(), 0);
+    repo.git(&["repack", "-adq"]);
+    repo.fsck();
+}
+
+#[test]
+fn a_batch_that_is_given_up_leaves_its_pack_to_git() {
+    let repo = Repo::init(&[]);
+    let store = repo.open();
+    let mut pack = store.begin_pack().expect("begun");
+    pack.add(&commit(None, "never published")).expect("added");
+    pack.finish().expect("finished");
+    drop(store);
+    repo.git(&["repack", "-adq"]);
+    let left = fs::read_dir(repo.path().join(".git/objects/pack")).expect("listed").count();
+    assert_eq!(left, 0);
+}
