@@ -504,6 +504,9 @@ impl<'a> Fields<'a> {
     }
 
     fn all<T: FromStr<Err: std::fmt::Display>>(&mut self, key: &'static str) -> Result<Vec<T>, DecodeError> {
+        if self.0.iter().all(|(k, _)| !k.eq_ignore_ascii_case(key)) {
+            return Ok(Vec::new());
+        }
         // One pass: a hostile message can hold a hundred thousand of them.
         let (found, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.0).into_iter().partition(|(k, _)| *k == key);
         self.0 = rest;

@@ -25,6 +25,21 @@ pub fn unreadable(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     move |source| StoreError::Io { what: format!("cannot {doing} {}", path.display()), source }
 }
 
+/// How often git may take something away under us before we give up.
+const VANISHES_MAX: u32 = 100;
+
+/// Tries again, a bounded number of times, while something that was there a moment ago is not: `git prune-packed`, which
+/// every gc runs, removes loose objects that are in a pack by now, and the directories that this empties.
+pub fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    for _ in 1..VANISHES_MAX {
+        match attempt() {
+            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            result => return result,
+        }
+    }
+    attempt()
+}
+
 /// Creates a file that must not exist yet, with these bytes and this mode (less the umask), and syncs it. The caller
 /// syncs its directory. The handle is returned, open for writing.
 pub fn write_new_file(path: &Path, bytes: &[u8], mode: u32, durability: Durability) -> Result<File, StoreError> {

@@ -4,16 +4,15 @@
 //! empty, and an empty object file makes every later `git gc` fail, even if nothing refers to it.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use gix::objs::Kind;
 use gix::zlib::Compression;
-use gix::zlib::stream::deflate::Compress;
+use gix::zlib::stream::deflate;
 
-use super::gix_failed;
-use super::pack::{KEEP, KEEP_CONTENT, deflate};
+use super::pack::{KEEP, KEEP_CONTENT, wrap};
 use crate::store::{Durability, StoreError, durable};
 
 /// The mode of an object file, less the umask: nobody writes to an object.
@@ -34,10 +33,16 @@ pub(super) fn write(
     let mut whole = gix::objs::encode::loose_header(kind, content.len() as u64).to_vec();
     whole.extend_from_slice(content);
     let mut packed = Vec::with_capacity(whole.len() / 2 + 64);
-    // A commit fits into one disk block either way, and is read many times: it is only wrapped, not compressed.
-    let level = if kind == Kind::Blob { Compression::BEST_SPEED } else { Compression::NONE };
-    deflate(&mut Compress::new(level), &whole, &mut packed)
-        .map_err(|error| gix_failed("compress an object for", objects, &error))?;
+    if kind == Kind::Blob {
+        let mut deflate = deflate::Write::new(&mut packed, Compression::BEST_SPEED);
+        deflate
+            .write_all(&whole)
+            .and_then(|()| deflate.flush())
+            .map_err(durable::unreadable("compress for", objects))?;
+    } else {
+        // A commit fits into one disk block either way, and is read many times.
+        wrap(&whole, &mut packed);
+    }
     let temporary = temporary(objects)?;
     let result =
         durable::write_new_file(&temporary, &packed, READ_ONLY, durability).and_then(|_| give_name(&temporary, path));

@@ -195,27 +195,33 @@ impl Objects {
     /// Syncs what was written since the last call, and the directories that name it.
     pub(super) fn persist(&self) -> Result<(), StoreError> {
         let pending = self.pending.take();
-        let mut dirs = BTreeSet::new();
-        for object in &pending {
-            // A `git gc` may have moved it into a pack of unreachable objects, or deleted it.
-            if !object.path.exists() {
-                self.write_again(object)?;
-            }
-            dirs.extend(object.path.parent());
-            if object.dir_is_new {
-                dirs.insert(self.dir());
-            }
-        }
-        dirs.into_iter().try_for_each(|dir| durable::sync_dir(dir, self.durability))?;
+        self.sync_names(&pending.iter().collect::<Vec<_>>())?;
         self.persisted.borrow_mut().extend(pending);
         Ok(())
     }
 
-    fn write_again(&self, object: &Written) -> Result<(), StoreError> {
+    /// Syncs the directories that name these objects, and writes again what a gc took away meanwhile.
+    fn sync_names(&self, objects: &[&Written]) -> Result<(), StoreError> {
+        let mut dirs: BTreeSet<&Path> = objects.iter().filter_map(|object| object.path.parent()).collect();
+        if objects.iter().any(|object| object.dir_is_new) {
+            dirs.insert(self.dir());
+        }
+        durable::retry_vanished(|| {
+            for object in objects {
+                // A `git gc` may have moved it into a pack of unreachable objects, or deleted it.
+                if !object.path.exists() && self.write_again(object)? {
+                    dirs.insert(self.dir());
+                }
+            }
+            dirs.iter().try_for_each(|dir| durable::sync_dir(dir, self.durability))
+        })
+    }
+
+    fn write_again(&self, object: &Written) -> Result<bool, StoreError> {
         let Some((kind, content)) = &object.content else {
             return Err(durable::unreadable("open", &object.path)(ErrorKind::NotFound.into()));
         };
-        loose::write(self.dir(), &object.path, *kind, content, self.durability).map(drop)
+        loose::write(self.dir(), &object.path, *kind, content, self.durability)
     }
 
     /// Notes the files of a pack as written and synced.
@@ -239,30 +245,22 @@ impl Objects {
     /// Writes again what is gone of the objects that were persisted: a gc that has ended by now may have deleted them
     /// before their ref was moved.
     pub(super) fn write_missing_again(&self) -> Result<(), StoreError> {
-        for object in self.persisted.borrow().iter().filter(|object| !object.path.exists()) {
-            // A pack that was repacked is gone, too; its objects are in the new one.
-            if object.content.is_some() {
-                self.write_again(object)?;
-                if let Some(dir) = object.path.parent() {
-                    durable::sync_dir(dir, self.durability)?;
-                }
-            }
-        }
-        Ok(())
+        let persisted = self.persisted.borrow();
+        // A pack that was repacked is gone, too; its objects are in the new one.
+        let missing = persisted.iter().filter(|object| object.content.is_some() && !object.path.exists());
+        self.sync_names(&missing.collect::<Vec<_>>())
     }
 
     /// Hands every file that was written and persisted to `each`. Where that finds one gone it is written again.
     pub(super) fn each_written(&self, mut each: impl FnMut(&Path) -> io::Result<()>) -> Result<(), StoreError> {
         for object in self.persisted.borrow().iter() {
-            let mut result = each(&object.path);
-            if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-                self.write_again(object)?;
-                if let Some(dir) = object.path.parent() {
-                    durable::sync_dir(dir, self.durability)?;
+            durable::retry_vanished(|| {
+                let result = each(&object.path);
+                if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                    self.sync_names(&[object])?;
                 }
-                result = each(&object.path);
-            }
-            result.map_err(durable::failed("link", &object.path))?;
+                result.map_err(durable::failed("link", &object.path))
+            })?;
         }
         Ok(())
     }
@@ -325,16 +323,15 @@ impl Objects {
         let id = self.hash_of(kind, content)?;
         let object = self.object_id(id)?;
         let path = self.loose.object_path(&object);
-        // An empty file is what a power cut leaves of an object that was not synced.
-        let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
-        let dir_is_new = if is_there {
+        let dir_is_new = durable::retry_vanished(|| {
+            // An empty file is what a power cut leaves of an object that was not synced.
+            if !fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
+                return loose::write(self.dir(), &path, kind, content, self.durability);
+            }
             // Whoever wrote it may not have synced it.
             let file = fs::File::open(&path).map_err(durable::unreadable("open", &path))?;
-            durable::sync_file(&file, &path, self.durability)?;
-            false
-        } else {
-            loose::write(self.dir(), &path, kind, content, self.durability)?
-        };
+            durable::sync_file(&file, &path, self.durability).map(|()| false)
+        })?;
         let content = Some((kind, content.to_vec()));
         self.pending.borrow_mut().push(Written { path, dir_is_new, content });
         Ok(id)

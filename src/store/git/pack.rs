@@ -12,9 +12,6 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use gix::zlib::Compression;
-use gix::zlib::stream::deflate::{Compress, FlushCompress};
-
 use super::gix_failed;
 use super::objects::Objects;
 use crate::id::Oid;
@@ -35,7 +32,6 @@ pub(super) struct PackWriter<'a> {
     offset: u64,
     entries: Vec<Entry>,
     seen: HashSet<Oid>,
-    deflate: Compress,
     /// Reused from entry to entry.
     content: Vec<u8>,
     packed: Vec<u8>,
@@ -64,9 +60,6 @@ impl<'a> PackWriter<'a> {
             offset: 12,
             entries: Vec::new(),
             seen: HashSet::new(),
-            // Ids and hashes hardly shrink: compressed, a batch would be two thirds of its size, and every later
-            // listing would pay for it. `git gc` compresses what it repacks.
-            deflate: Compress::new(Compression::NONE),
             content: Vec::new(),
             packed: Vec::new(),
         })
@@ -110,8 +103,9 @@ impl Pack for PackWriter<'_> {
         }
         self.packed.clear();
         push_header(&mut self.packed, self.content.len());
-        deflate(&mut self.deflate, &self.content, &mut self.packed)
-            .map_err(|error| gix_failed("compress into", &self.temporary.path, &error))?;
+        // Ids and hashes hardly shrink: compressed, a batch would be two thirds of its size, and every later listing
+        // would pay for it. `git gc` compresses what it repacks.
+        wrap(&self.content, &mut self.packed);
         self.out.write_all(&self.packed).map_err(durable::failed("write", &self.temporary.path))?;
         self.entries.push(Entry { id, crc: crc32fast::hash(&self.packed), offset: self.offset });
         self.offset += self.packed.len() as u64;
@@ -235,19 +229,41 @@ pub(super) const KEEP: &str = ".keep";
 /// What pm writes into it, to know its own again.
 pub(super) const KEEP_CONTENT: &[u8] = b"pm: being published\n";
 
-/// Appends `content` as one zlib stream.
-pub(super) fn deflate(state: &mut Compress, content: &[u8], out: &mut Vec<u8>) -> Result<(), gix::Error> {
-    state.reset();
-    let mut chunk = [0; 4096];
-    loop {
-        let (read, written) = (state.total_in() as usize, state.total_out());
-        let status = state.compress(&content[read..], &mut chunk, FlushCompress::Finish)?;
-        let produced = (state.total_out() - written) as usize;
-        out.extend_from_slice(&chunk[..produced]);
-        if status == gix::zlib::Status::StreamEnd {
-            return Ok(());
-        }
+/// Appends `content` as one zlib stream that only wraps it (decision 10). Written by hand, since the state of a real
+/// compressor is larger than all the records that a process writes.
+pub(super) fn wrap(content: &[u8], out: &mut Vec<u8>) {
+    /// The most that one stored block holds.
+    const BLOCK: usize = 0xffff;
+    // 32 KiB window, deflate, no dictionary, fastest (RFC 1950).
+    out.extend_from_slice(&[0x78, 0x01]);
+    let mut blocks = content.chunks(BLOCK).peekable();
+    while let Some(block) = blocks.next() {
+        let len = block.len() as u16;
+        out.push(u8::from(blocks.peek().is_none()));
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&(!len).to_le_bytes());
+        out.extend_from_slice(block);
     }
+    if content.is_empty() {
+        out.extend_from_slice(&[1, 0, 0, 0xff, 0xff]);
+    }
+    out.extend_from_slice(&adler32(content).to_be_bytes());
+}
+
+/// The checksum at the end of a zlib stream (RFC 1950).
+fn adler32(content: &[u8]) -> u32 {
+    const MODULUS: u32 = 65_521;
+    /// So many bytes fit into the sums before they must be reduced.
+    const RUN: usize = 5552;
+    let (mut a, mut b) = (1u32, 0u32);
+    for run in content.chunks(RUN) {
+        for &byte in run {
+            a += u32::from(byte);
+            b += a;
+        }
+        (a, b) = (a % MODULUS, b % MODULUS);
+    }
+    b << 16 | a
 }
 
 fn too_large() -> io::Error {
@@ -257,6 +273,19 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrapped_is_a_zlib_stream() {
+        for length in [0, 1, 65_535, 65_536, 200_000] {
+            let content: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
+            let (mut wrapped, mut inflated) = (Vec::new(), vec![0; length]);
+            wrap(&content, &mut wrapped);
+            let (status, read, written) =
+                gix::zlib::Inflate::default().once(&wrapped, &mut inflated).expect("a zlib stream");
+            assert_eq!((status, read, written), (gix::zlib::Status::StreamEnd, wrapped.len(), length));
+            assert_eq!(inflated, content);
+        }
+    }
 
     #[test]
     fn offsets_from_two_gigabytes_on_are_in_a_table_of_their_own() {

@@ -89,19 +89,21 @@ impl Rescue {
     fn put_back(&self, objects: &Path, durability: Durability) -> Result<bool, StoreError> {
         let failed = || durable::failed("restore objects from", &self.dir);
         let mut dirs = BTreeSet::new();
-        for entry in self.entries().map_err(failed())? {
-            let entry = entry.map_err(failed())?;
-            let target = objects.join(entry.file_name().to_string_lossy().replacen('_', "/", 1));
-            if let Some(dir) = target.parent() {
-                durable::create_dir_all(dir, durability)?;
+        durable::retry_vanished(|| {
+            for entry in self.entries().map_err(failed())? {
+                let entry = entry.map_err(failed())?;
+                let target = objects.join(entry.file_name().to_string_lossy().replacen('_', "/", 1));
+                if let Some(dir) = target.parent() {
+                    durable::create_dir_all(dir, durability)?;
+                }
+                match fs::hard_link(entry.path(), &target) {
+                    Ok(()) => dirs.extend(target.parent().map(Path::to_owned)),
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(failed()(error)),
+                }
             }
-            match fs::hard_link(entry.path(), &target) {
-                Ok(()) => dirs.extend(target.parent().map(Path::to_owned)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed()(error)),
-            }
-        }
-        dirs.iter().try_for_each(|dir| durable::sync_dir(dir, durability))?;
+            dirs.iter().try_for_each(|dir| durable::sync_dir(dir, durability))
+        })?;
         Ok(!dirs.is_empty())
     }
 
