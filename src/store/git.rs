@@ -11,6 +11,7 @@ mod objects;
 mod pack;
 mod prepared;
 mod publish;
+mod reading;
 mod refs;
 mod rescue;
 #[cfg(test)]

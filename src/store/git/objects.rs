@@ -5,14 +5,15 @@
 //!
 //! What must never happen here: a file that is not synced stands under an object's name.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use gix::objs::{Find, FindHeader, Kind, WriteTo};
+use gix::objs::{FindHeader, Kind, WriteTo};
 
+use super::reading::Reading;
 use super::{gix_failed, loose, oid_of};
 use crate::id::{Oid, shown};
 use crate::store::{Commit, Durability, Signature, StoreError, durable};
@@ -20,12 +21,7 @@ use crate::store::{Commit, Durability, Signature, StoreError, durable};
 /// The object stores of one repository.
 pub(super) struct Objects {
     hash: gix::hash::Kind,
-    /// Where everything is written.
-    loose: gix::odb::loose::Store,
-    /// Where everything is read, packs and alternates included, in this order. Opened when first needed: until then a
-    /// loose object is looked for directly. The tips of live tasks are loose as a rule, and opening the pack indices
-    /// costs more than the rest of a heartbeat.
-    stores: OnceCell<Vec<gix::odb::Handle>>,
+    reading: Reading,
     /// How strongly objects are kept.
     pub(super) durability: Durability,
     /// Written since the last [`Objects::persist`].
@@ -58,31 +54,12 @@ impl Objects {
         let dir = std::env::var_os("GIT_OBJECT_DIRECTORY").map_or(own_dir, PathBuf::from);
         Objects {
             hash,
-            loose: gix::odb::loose::Store::at(dir, hash),
-            stores: OnceCell::new(),
+            reading: Reading::new(dir, hash),
             durability: Durability::default(),
             pending: RefCell::default(),
             persisted: RefCell::default(),
             keeps: RefCell::default(),
         }
-    }
-
-    /// The stores that objects are read from: the object directory, and what `GIT_ALTERNATE_OBJECT_DIRECTORIES` lists.
-    fn stores(&self) -> Result<&[gix::odb::Handle], StoreError> {
-        if let Some(stores) = self.stores.get() {
-            return Ok(stores);
-        }
-        let mut dirs = vec![self.dir().to_owned()];
-        dirs.extend(std::env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES").iter().flat_map(std::env::split_paths));
-        let mut stores = Vec::with_capacity(dirs.len());
-        for dir in dirs {
-            // Room for as many packs again as there are, for processes that live long.
-            let slots = gix::odb::store::init::Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 256 };
-            let options = gix::odb::store::init::Options { slots, ..Default::default() };
-            // Without replacements: a record is what its id says, whatever refs/replace/ shows to people.
-            stores.push(gix::odb::at_opts(&dir, self.hash, [], options).map_err(durable::unreadable("open", &dir))?);
-        }
-        Ok(self.stores.get_or_init(|| stores))
     }
 
     pub(super) fn hash(&self) -> gix::hash::Kind {
@@ -91,7 +68,7 @@ impl Objects {
 
     /// The object directory that is written to.
     pub(super) fn dir(&self) -> &Path {
-        self.loose.path()
+        self.reading.loose().path()
     }
 
     pub(super) fn is_persisted(&self) -> bool {
@@ -131,7 +108,7 @@ impl Objects {
     /// misses it. No pack is searched for it: that costs more than writing it once again after a gc.
     pub(super) fn write_empty_tree(&self) -> Result<(), StoreError> {
         // Where it is there it is not synced again: its loss in a power cut harms nothing but fsck's report.
-        if self.loose.contains(&gix::ObjectId::empty_tree(self.hash)) {
+        if self.reading.loose().contains(&gix::ObjectId::empty_tree(self.hash)) {
             return Ok(());
         }
         self.write(Kind::Tree, b"").map(drop)
@@ -280,7 +257,7 @@ impl Objects {
         let failed = |error| gix_failed("search", self.dir(), &error);
         let mut found = HashSet::new();
         let mut commits = BTreeSet::new();
-        for store in self.stores()? {
+        for store in self.reading.stores()? {
             store.lookup_prefix(prefix, Some(&mut found)).map_err(failed)?;
             for id in found.drain() {
                 let header = store.try_header(&id).map_err(failed)?;
@@ -322,7 +299,7 @@ impl Objects {
     fn write(&self, kind: Kind, content: &[u8]) -> Result<Oid, StoreError> {
         let id = self.hash_of(kind, content)?;
         let object = self.object_id(id)?;
-        let path = self.loose.object_path(&object);
+        let path = self.reading.loose().object_path(&object);
         let dir_is_new = durable::retry_vanished(|| {
             // An empty file is what a power cut leaves of an object that was not synced.
             if !fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
@@ -366,27 +343,7 @@ impl Objects {
     /// Reads an object into `out`.
     fn find_any(&self, id: Oid, out: &mut Vec<u8>) -> Result<Kind, StoreError> {
         let object = self.object_id(id)?;
-        let failed = |error: gix::Error| match error.downcast_any_ref::<io::Error>() {
-            // That is how the inflater says that the bytes are no zlib stream: the object's fault, not the system's.
-            Some(io)
-                if matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
-            {
-                StoreError::Damaged { id, found: error.to_string() }
-            }
-            Some(io) => StoreError::Io { what: format!("cannot read object {id}"), source: io.kind().into() },
-            None => StoreError::Damaged { id, found: error.to_string() },
-        };
-        if self.stores.get().is_none()
-            && let Some(found) = self.loose.try_find(&object, out).map_err(failed)?
-        {
-            return Ok(found.kind);
-        }
-        for store in self.stores()? {
-            if let Some(found) = store.try_find(&object, out).map_err(failed)? {
-                return Ok(found.kind);
-            }
-        }
-        Err(StoreError::Missing { id })
+        self.reading.find(id, &object, out)
     }
 
     /// gix's form of an id. One of the wrong length names nothing here.
