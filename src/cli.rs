@@ -1,8 +1,10 @@
 //! The command line: global options and the list of subcommands.
 
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
     bulk_plan, completions, context_id, demo, executing, finished, heartbeat, list, log, man, next, owned, plan, pull,
@@ -33,33 +35,65 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Options of every command.
+/// Options of every command; they may stand before or after the subcommand.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Global {
     /// Run as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    #[arg(short = 'C', value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Print one JSON value on stdout and nothing else; errors as JSON on stderr
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub json: bool,
     /// Print no notes and no progress
-    #[arg(long, short, global = true)]
+    #[arg(long, short)]
     pub quiet: bool,
-    /// When to colour
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, hide_possible_values = false)]
-    pub color: Color,
+    /// When to colour; auto, where nothing is said
+    #[arg(long, value_name = "WHEN")]
+    pub color: Option<Color>,
     /// Who asks; else $PM_AGENT_ID, else worker-<context>, else pm.agent, else <hostname>-<calling process>
-    #[arg(long, value_name = "ID", global = true)]
+    #[arg(long, value_name = "ID")]
     pub agent: Option<AgentId>,
     /// The session that asks; else $PM_CONTEXT_ID
-    #[arg(long, value_name = "ID", global = true)]
+    #[arg(long, value_name = "ID")]
     pub context_id: Option<String>,
+}
+
+impl Cli {
+    /// Reads a command line; `name` is what the program was called as.
+    ///
+    /// # Errors
+    /// What clap says of it: also that help was asked for.
+    pub fn read(name: &'static str) -> std::result::Result<Cli, clap::Error> {
+        // Never dropped: taking the command tree apart is a tenth of what a heartbeat computes.
+        let mut command = ManuallyDrop::new(Cli::command().bin_name(name));
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        let mut branch = matches.subcommand();
+        while let Some((_, matches)) = branch {
+            cli.global = cli.global.overlaid(Global::from_arg_matches(matches)?);
+            branch = matches.subcommand();
+        }
+        Ok(cli)
+    }
 }
 
 impl Global {
     /// Where the command says what it did.
     pub fn output(&self) -> Output {
-        Output::new(self.json, self.quiet, self.color)
+        Output::new(self.json, self.quiet, self.color.unwrap_or(Color::Auto))
+    }
+
+    /// These options, and over them those that stand further right, behind a subcommand.
+    fn overlaid(self, right: Global) -> Global {
+        Global {
+            dir: right.dir.or(self.dir),
+            json: self.json || right.json,
+            quiet: self.quiet || right.quiet,
+            color: right.color.or(self.color),
+            agent: right.agent.or(self.agent),
+            context_id: right.context_id.or(self.context_id),
+        }
     }
 
     /// Opens the repository.
@@ -76,54 +110,88 @@ impl Global {
     }
 }
 
+/// The arguments of a subcommand and the options of every command, laid out only when it is the one called: every
+/// start of pm pays for the command tree that it builds, and a heartbeat needs one branch of it. (clap's own global
+/// arguments are copied into every branch.)
+#[derive(Debug)]
+pub struct Late<A>(A);
+
+impl<A: Args> Args for Late<A> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| A::augment_args(Global::augment_args(command).next_help_heading(None)))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Late<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        A::from_arg_matches(matches).map(Late)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<A> Deref for Late<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
 pub enum Command {
     /// Plan one task
-    Plan(plan::Args),
+    Plan(Late<plan::Args>),
     /// Plan many tasks at once, all or nothing
-    BulkPlan(bulk_plan::Args),
+    BulkPlan(Late<bulk_plan::Args>),
     /// Show the next runnable task
-    Next(next::Args),
+    Next(Late<next::Args>),
     /// Take the next runnable task
-    Pull(pull::Args),
+    Pull(Late<pull::Args>),
     /// Claim a task
-    Executing(executing::Args),
+    Executing(Late<executing::Args>),
     /// Keep a claim alive
-    Heartbeat(heartbeat::Args),
+    Heartbeat(Late<heartbeat::Args>),
     /// Say what was done
-    Report(report::Args),
+    Report(Late<report::Args>),
     /// Give a task back
-    Release(release::Args),
+    Release(Late<release::Args>),
     /// Close a task, with its last report as the proof
-    Finished(finished::Args),
+    Finished(Late<finished::Args>),
     /// Take stale claims away from workers that went silent
-    Sweep(sweep::Args),
+    Sweep(Late<sweep::Args>),
     /// Take a task from its holder, by an operator's word
-    Reclaim(reclaim::Args),
+    Reclaim(Late<reclaim::Args>),
     /// Show everything about one task
-    Show(show::Args),
+    Show(Late<show::Args>),
     /// List tasks
-    List(list::Args),
+    List(Late<list::Args>),
     /// Tell the audit trail, newest first
-    Log(log::Args),
+    Log(Late<log::Args>),
     /// Count tasks by state and queue
-    Status(status::Args),
+    Status(Late<status::Args>),
     /// List the queues
-    Queues(queues::Args),
+    Queues(Late<queues::Args>),
     /// List the open claims of an agent
-    Owned(owned::Args),
+    Owned(Late<owned::Args>),
     /// Check every chain against every rule
-    Verify(verify::Args),
+    Verify(Late<verify::Args>),
     /// Print a fresh context id
-    ContextId(context_id::Args),
+    ContextId(Late<context_id::Args>),
     /// Take the tour: a real plan, a fleet, a killed worker, its recovery
-    Demo(demo::Args),
+    Demo(Late<demo::Args>),
     /// Print the completions of a shell
-    Completions(completions::Args),
+    Completions(Late<completions::Args>),
     /// Write the manual pages
-    Man(man::Args),
+    Man(Late<man::Args>),
 }
 
 impl Command {

@@ -29,7 +29,6 @@ pub mod store;
 use std::process::ExitCode as Exit;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
 
 use crate::error::Error;
 use crate::exit_code::ExitCode;
@@ -37,8 +36,7 @@ use crate::output::{Color, Output};
 
 /// Runs one command line; `name` is what the program was called as.
 pub fn main(name: &'static str) -> Exit {
-    let matches = cli::Cli::command().bin_name(name).try_get_matches();
-    let cli = match matches.and_then(|matches| cli::Cli::from_arg_matches(&matches)) {
+    let cli = match cli::Cli::read(name) {
         Ok(cli) => cli,
         Err(error) => return Exit::from(wrong_call(&error).number()),
     };

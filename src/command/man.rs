@@ -14,7 +14,7 @@ use crate::output::Output;
 pub struct Args {
     /// Where to write pm.1 and one page for each subcommand
     #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
+    into: Option<PathBuf>,
 }
 
 impl Args {
@@ -24,7 +24,7 @@ impl Args {
     /// `Io` where the directory cannot be written.
     pub fn run(&self, out: &Output) -> Result<()> {
         let command = crate::cli::Cli::command();
-        match &self.dir {
+        match &self.into {
             Some(dir) => {
                 let failed = || Error::io(format!("writing manual pages to {}", dir.display()));
                 std::fs::create_dir_all(dir).map_err(failed())?;

@@ -413,10 +413,7 @@ fn parse_message(message: &[u8]) -> Result<(&str, Option<&str>, Fields<'_>), Dec
     }
     let content = message.strip_suffix('\n').ok_or(layout("no final newline"))?;
     let (head, trailers) = split_last_paragraph(content).ok_or(DecodeError::Foreign)?;
-    let mut fields = Fields(Vec::new());
-    for line in trailers.split('\n') {
-        fields.push(line)?;
-    }
+    let fields = Fields::parse(trailers)?;
     let (subject, body) = match head.split_once('\n') {
         None => (head, None),
         Some((subject, rest)) => {
@@ -430,55 +427,55 @@ fn parse_message(message: &[u8]) -> Result<(&str, Option<&str>, Fields<'_>), Dec
     Ok((subject, body, fields))
 }
 
-/// Splits at the last blank line. (`rsplit_once` of a two-byte pattern is several times slower.)
+/// Splits at the last blank line.
 fn split_last_paragraph(text: &str) -> Option<(&str, &str)> {
-    let mut end = text.len();
-    while let Some(at) = text[..end].rfind('\n') {
-        if text[..at].ends_with('\n') {
-            return Some((&text[..at - 1], &text[at + 1..]));
-        }
-        end = at;
-    }
-    None
+    let at = text.as_bytes().windows(2).rposition(|pair| pair == b"\n\n")?;
+    Some((&text[..at], &text[at + 2..]))
 }
 
 /// The trailers that have not been taken yet, in order, with their values as written.
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
-    fn push(&mut self, line: &'a str) -> Result<(), DecodeError> {
-        let bad = || {
-            // Without a Record trailer the last paragraph is just prose: some other program's commit.
-            if self.0.iter().any(|(key, _)| *key == "Record") || line.starts_with("Record:") {
-                DecodeError::Line { found: shown(line) }
-            } else {
-                DecodeError::Foreign
-            }
-        };
-        let (key, value) = line.split_once(':').ok_or_else(bad)?;
-        let value = value.strip_prefix(' ').ok_or_else(bad)?;
-        let key_is_legal = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        // git trims values and folds continuation lines: what it would read otherwise than pm is refused.
-        if !key_is_legal || value.is_empty() || value.trim_matches([' ', '\t']) != value {
-            return Err(bad());
+    // Every command reads at least two messages, a listing thousands: hence loops over bytes where patterns would read
+    // better, and take several times as long.
+    fn parse(mut paragraph: &'a str) -> Result<Fields<'a>, DecodeError> {
+        let mut fields = Fields(Vec::with_capacity(16));
+        while let Some(end) = paragraph.bytes().position(|b| b == b'\n') {
+            fields.push(&paragraph[..end])?;
+            paragraph = &paragraph[end + 1..];
         }
-        self.0.push((key, value));
+        fields.push(paragraph)?;
+        Ok(fields)
+    }
+
+    fn push(&mut self, line: &'a str) -> Result<(), DecodeError> {
+        let key = line.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'-').count();
+        let (key, rest) = line.split_at(key);
+        match rest.strip_prefix(": ") {
+            // git trims values and folds continuation lines: what it would read otherwise than pm is refused.
+            Some(value) if !key.is_empty() && !is_trimmed_by_git(value.as_bytes()) => self.0.push((key, value)),
+            // Without a Record trailer the last paragraph is just prose: some other program's commit.
+            _ if self.0.iter().any(|(key, _)| *key == "Record") || line.starts_with("Record:") => {
+                return Err(DecodeError::Line { found: shown(line) });
+            }
+            _ => return Err(DecodeError::Foreign),
+        }
         Ok(())
     }
 
-    /// Removes and returns the first value of a key. A second one stays and is found by `single`.
-    fn take(&mut self, key: &str) -> Option<&'a str> {
-        let at = self.0.iter().position(|(k, _)| *k == key)?;
-        Some(self.0.remove(at).1)
-    }
-
-    /// The value of a key that may be there once. git matches keys without regard to case, so another spelling
-    /// of a known key counts as a repetition.
+    /// Removes and returns the value of a key that may be there once. git matches keys without regard to case, so
+    /// another spelling of a known key counts as a repetition.
     fn single(&mut self, key: &'static str) -> Result<Option<&'a str>, DecodeError> {
-        let value = self.take(key);
-        match self.0.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)) {
-            Some((again, _)) => Err(DecodeError::Repeated { key: (*again).to_owned() }),
-            None => Ok(value),
+        let mut found = self.0.iter().enumerate().filter(|(_, (k, _))| k.eq_ignore_ascii_case(key));
+        let Some((at, (first, _))) = found.next() else { return Ok(None) };
+        match found.next() {
+            None if *first == key => Ok(Some(self.0.remove(at).1)),
+            None => Err(DecodeError::Repeated { key: (*first).to_owned() }),
+            Some((_, (second, _))) => {
+                let again = if *first == key { second } else { first };
+                Err(DecodeError::Repeated { key: (*again).to_owned() })
+            }
         }
     }
 
@@ -524,6 +521,11 @@ impl<'a> Fields<'a> {
     fn text(&mut self, key: &'static str) -> Result<Option<String>, DecodeError> {
         self.parsed(key, unescaped)
     }
+}
+
+/// Whether a trailer's value is nothing, or begins or ends with what git's readers take away.
+fn is_trimmed_by_git(value: &[u8]) -> bool {
+    matches!(value, [] | [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
 fn wrong(key: &'static str, found: &str, wanted: &str) -> DecodeError {

@@ -6,6 +6,7 @@
 //! What must never happen here: a repository is used that git would refuse or read differently (another user's,
 //! reftable).
 
+mod layout;
 mod loose;
 mod objects;
 mod pack;

@@ -163,8 +163,10 @@ fn gix_is_named_only_below_the_git_store() {
 
 #[test]
 fn only_one_module_prints() {
+    // The build script speaks to cargo.
+    let talkers = ["src/output.rs", "src/build.rs"];
     let others: Vec<PathBuf> =
-        rust_files("src").into_iter().filter(|path| path != Path::new("src/output.rs")).collect();
+        rust_files("src").into_iter().filter(|path| !talkers.contains(&&*path.to_string_lossy())).collect();
     let words =
         ["println!", "eprintln!", "print!(", "eprint!(", "dbg!", "io::stdout", "io::stderr", "stdout()", "stderr()"];
     never(&others, &words, "src/output.rs is the only writer of stdout and stderr");
@@ -189,7 +191,8 @@ fn no_code_of_the_library_unwraps_exits_or_sleeps_without_a_bound() {
 #[test]
 fn every_source_file_is_part_of_the_build() {
     let mut reached = BTreeSet::new();
-    let mut open: Vec<PathBuf> = vec!["src/lib.rs".into(), "src/main.rs".into(), "src/bin/git-pm.rs".into()];
+    let mut open: Vec<PathBuf> =
+        ["build.rs", "lib.rs", "main.rs", "bin/git-pm.rs"].map(|root| Path::new("src").join(root)).into();
     while let Some(path) = open.pop() {
         let stem = path.file_stem().expect("a stem").to_string_lossy().into_owned();
         let parent = path.parent().expect("a directory");

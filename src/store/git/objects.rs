@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use gix::objs::{FindHeader, Kind, WriteTo};
 
 use super::reading::Reading;
-use super::{gix_failed, loose, oid_of};
+use super::{gix_failed, layout, loose, oid_of};
 use crate::id::{Oid, shown};
 use crate::store::{Commit, Durability, Signature, StoreError, durable};
 
@@ -78,21 +78,7 @@ impl Objects {
     pub(super) fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
         let mut content = Vec::new();
         self.find(id, Kind::Commit, &mut content)?;
-        let damaged = |error: gix::Error| StoreError::Damaged { id, found: error.to_string() };
-        let commit = gix::objs::CommitRef::from_bytes(&content, self.hash).map_err(damaged)?;
-        let signature = |by: Result<gix::actor::SignatureRef<'_>, gix::Error>| {
-            let by = by.map_err(damaged)?;
-            let gix::date::Time { seconds, offset } = by.time().map_err(damaged)?;
-            Ok(Signature { name: by.name.to_vec(), email: by.email.to_vec(), seconds, offset })
-        };
-        let tree = commit.tree();
-        Ok(Commit {
-            tree: (!tree.is_empty_tree()).then(|| oid_of(&tree)),
-            parents: commit.parents().map(|parent| oid_of(&parent)).collect(),
-            author: signature(commit.author())?,
-            committer: signature(commit.committer())?,
-            message: commit.message.to_vec(),
-        })
+        layout::commit(id, &content, self.hash)
     }
 
     pub(super) fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError> {
