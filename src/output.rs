@@ -101,9 +101,10 @@ impl Output {
             && poll[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
     }
 
-    /// Whether progress may be shown: stderr is a terminal, and nobody asked for quiet or for JSON.
-    pub fn shows_progress(&self) -> bool {
-        !self.quiet && !self.json && io::stderr().is_terminal()
+    /// A bar for a command that does `total` things of one kind: on a terminal, where nobody asked for quiet or JSON.
+    pub fn progress(&self, what: &'static str, total: usize) -> Progress {
+        let is_shown = !self.quiet && !self.json && io::stderr().is_terminal();
+        Progress { what, total, drawn: None, is_shown }
     }
 
     /// Something worth knowing that is not the result; on stderr.
@@ -142,6 +143,38 @@ impl Output {
             Some(Phase::Superseded) => "90",
         };
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text }
+    }
+}
+
+/// A bar on stderr that says how far a long command is. Dropped, it is wiped away.
+#[derive(Debug)]
+pub struct Progress {
+    what: &'static str,
+    total: usize,
+    /// How many cells are full on the terminal; `None` before the first drawing.
+    drawn: Option<usize>,
+    is_shown: bool,
+}
+
+impl Progress {
+    /// How wide the bar is, in cells: it is drawn again when another one fills.
+    const CELLS: usize = 40;
+
+    /// Says that `done` of the things are done.
+    pub fn set(&mut self, done: usize) {
+        let full = (done * Self::CELLS).checked_div(self.total).unwrap_or(0).min(Self::CELLS);
+        if self.is_shown && self.drawn.replace(full) != Some(full) {
+            let (what, total, empty) = (self.what, self.total, Self::CELLS - full);
+            let _ = write!(io::stderr().lock(), "\r{what} {:█<full$}{:░<empty$} {done}/{total}\u{1b}[K", "", "");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,10 +60,10 @@ impl Args {
         let input = read_text(&self.input)?;
         let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
         let batch = read_batch(&session.ledger(), &queue, &input, what)?;
-        let bar = progress_bar(session, batch.len());
-        let mut progress = |built| bar.set_position(built as u64);
-        let batched = session.writer().create_all(&queue, &batch, self.accept_existing, &mut progress);
-        bar.finish_and_clear();
+        let mut progress = session.out.progress("planning", batch.len());
+        let mut built = |built| progress.set(built);
+        let batched = session.writer().create_all(&queue, &batch, self.accept_existing, &mut built);
+        drop(progress);
         let batched = batched?;
         for name in &batched.shadowed {
             session.out.warning(&format!(
@@ -95,17 +94,6 @@ impl Args {
         );
         Ok(())
     }
-}
-
-fn progress_bar(session: &Session, tasks: usize) -> ProgressBar {
-    if !session.out.shows_progress() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(tasks as u64);
-    if let Ok(style) = ProgressStyle::with_template("planning {bar:40} {pos}/{len}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// Reads and checks the whole input; every fault is listed with its line.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::git_program::Git;
 use crate::ledger::resolve::prefix;
-use crate::output::Output;
+use crate::output::{Output, Progress};
 use crate::protocol::record::Phase;
 use crate::session::{Caller, Session};
 
@@ -91,9 +91,7 @@ pub fn run(agents: usize, out: &Output) -> Result<Tour> {
     let recovered_in = recover(&fleet, &hung.task, killed)?;
     out.note(&format!("a sweep took the task back {} ms after the kill", recovered_in.as_millis()));
 
-    let bar = progress(out, tasks);
-    wait_until_done(&session, tasks, &bar)?;
-    bar.finish_and_clear();
+    wait_until_done(&session, tasks, out.progress("done", tasks))?;
     let took = started.elapsed();
     fleet.stop(PATIENCE)?;
 
@@ -167,29 +165,18 @@ fn recover(fleet: &Fleet, task: &str, killed: Instant) -> Result<Duration> {
     Err(Error::Tour(format!("task {task} of the killed worker was not reclaimed in time")))
 }
 
-fn wait_until_done(session: &Session, tasks: usize, bar: &indicatif::ProgressBar) -> Result<()> {
+fn wait_until_done(session: &Session, tasks: usize, mut progress: Progress) -> Result<()> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         let scan = session.ledger().scan(&prefix(None))?;
         let done = scan.tasks.iter().filter(|(_, state)| state.phase() == Some(Phase::Done)).count();
-        bar.set_position(done as u64);
+        progress.set(done);
         if done == tasks {
             return Ok(());
         }
         std::thread::sleep(PERIOD);
     }
     Err(Error::Tour("the fleet did not finish the plan in time".to_owned()))
-}
-
-fn progress(out: &Output, tasks: usize) -> indicatif::ProgressBar {
-    if !out.shows_progress() {
-        return indicatif::ProgressBar::hidden();
-    }
-    let bar = indicatif::ProgressBar::new(tasks as u64);
-    if let Ok(style) = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} done") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// The path of a file of the tour, inside the repository's own scratch folder.
