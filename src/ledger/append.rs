@@ -92,7 +92,6 @@ impl Ledger<'_> {
             }
             let tip = state.tip;
             let (after, records) = self.write(Some(state), drafts)?;
-            self.store.persist()?;
             match self.swap(&name, tip, after.tip, &dependencies)? {
                 Swap::Done => return Ok(Appended { state: after, records, coalesced: false }),
                 Swap::HeadMoved { .. } => {}
@@ -124,7 +123,6 @@ impl Ledger<'_> {
             return Err(taken(state));
         }
         let (after, records) = self.write(None, decide::creation(self.agent, task, body).into())?;
-        self.store.persist()?;
         let absent = || Ok(self.store.tip(&name)?.is_none());
         let swap = match self.store.lock_while(&[(name.shard(), Mode::Exclusive)], &absent)? {
             Some(held) => self.store.compare_and_swap(&held, &name, None, after.tip.0)?,
@@ -139,8 +137,9 @@ impl Ledger<'_> {
         }
     }
 
-    /// Writes drafts on top of `state` as loose commits.
+    /// Writes drafts on top of `state` as loose commits, in the place of those that lost their race.
     fn write(&self, state: Option<TaskState>, drafts: Vec<Draft>) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
+        self.store.discard_commits();
         let mut records = Vec::with_capacity(drafts.len());
         let put = |commit: &Commit| Ok(self.store.write_commit(commit)?);
         let state = self.link(state, drafts, put, |id, record| records.push((id, record)))?;

@@ -208,8 +208,8 @@ impl Store for GitStore {
         self.rescuing(|| self.objects.check(id))
     }
 
-    fn persist(&self) -> Result<(), StoreError> {
-        self.objects.persist()
+    fn discard_commits(&self) {
+        self.objects.discard_commits();
     }
 
     fn begin_pack(&self) -> Result<Box<dyn Pack + '_>, StoreError> {
@@ -245,8 +245,7 @@ impl Store for GitStore {
         new: Oid,
     ) -> Result<Swap, StoreError> {
         assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
-        assert!(self.objects.is_persisted(), "objects are not persisted");
-        let swap = self.refs.compare_and_swap(name, expected, new, self.durability)?;
+        let swap = self.refs.compare_and_swap(name, expected, new, self.durability, || self.objects.persist())?;
         if swap == Swap::Done {
             self.care_for_written(name)?;
         }
@@ -255,7 +254,7 @@ impl Store for GitStore {
 
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
         assert!(refs.iter().all(|(name, _)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
-        assert!(self.objects.is_persisted(), "objects are not persisted");
+        self.objects.persist()?;
         let published = self.refs.publish(refs, self.durability);
         self.objects.drop_keeps();
         let published = published?;

@@ -157,10 +157,11 @@ pub trait Store {
     /// `Missing`, or `Damaged` for an object of another kind or one that cannot be parsed.
     fn read_commit(&self, id: Oid) -> Result<Commit, StoreError>;
 
-    /// Writes one commit as a loose object and returns its id. Not durable before [`Store::persist`].
+    /// Writes one commit as a loose object and returns its id. It can be read, and is durable, once a ref was moved:
+    /// [`Store::compare_and_swap`] sees to that.
     fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError>;
 
-    /// Writes a tree of plain files and returns its id. Not durable before [`Store::persist`].
+    /// Writes a tree of plain files and returns its id. Durable once a ref was moved.
     /// Names must be unique, non-empty, and hold no `/` or NUL.
     fn write_files(&self, files: &[(String, Vec<u8>)]) -> Result<Oid, StoreError>;
 
@@ -174,8 +175,9 @@ pub trait Store {
     /// `Missing` or `Damaged`, naming the object.
     fn check(&self, id: Oid) -> Result<(), StoreError>;
 
-    /// Makes every object written so far durable, as far as [`Durability`] asks.
-    fn persist(&self) -> Result<(), StoreError>;
+    /// Drops the commits that were written and that no ref was moved for: their race is lost. Files and trees stay,
+    /// since the next try may need them.
+    fn discard_commits(&self);
 
     /// Starts a pack, for batches of thousands of commits.
     fn begin_pack(&self) -> Result<Box<dyn Pack + '_>, StoreError>;
@@ -211,10 +213,10 @@ pub trait Store {
         Ok(held.expect("it is always worthwhile"))
     }
 
-    /// Moves one ref from `expected` (`None`: it must not exist) to `new`, durably.
+    /// Makes every object written so far durable, as far as [`Durability`] asks, then moves one ref from `expected`
+    /// (`None`: it must not exist) to `new`, durably, too.
     ///
-    /// The caller holds the ref's shard exclusively (`held`) and has called [`Store::persist`]; both are
-    /// asserted.
+    /// The caller holds the ref's shard exclusively (`held`), which is asserted.
     fn compare_and_swap(
         &self,
         held: &lock::Held,

@@ -3,7 +3,7 @@
 //! What must never happen here: a file that is not synced stands under an object's name. A power cut would leave it
 //! empty, and an empty object file makes every later `git gc` fail, even if nothing refers to it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -21,35 +21,68 @@ const READ_ONLY: u32 = 0o444;
 /// How the names of temporary files begin; gix begins its own with the first four of these bytes.
 const TEMPORARY: &str = ".tmp-pm-";
 
-/// Writes an object of the object directory `objects` to `path`, and syncs the file but not the directory that names
-/// it. Returns whether that directory had to be made.
-pub(super) fn write(
-    objects: &Path,
-    path: &Path,
-    kind: Kind,
-    content: &[u8],
-    durability: Durability,
-) -> Result<bool, StoreError> {
-    let mut whole = gix::objs::encode::loose_header(kind, content.len() as u64).to_vec();
-    whole.extend_from_slice(content);
-    let mut packed = Vec::with_capacity(whole.len() / 2 + 64);
-    if kind == Kind::Blob {
-        let mut deflate = deflate::Write::new(&mut packed, Compression::BEST_SPEED);
-        deflate
-            .write_all(&whole)
-            .and_then(|()| deflate.flush())
-            .map_err(durable::unreadable("compress for", objects))?;
-    } else {
-        // A commit fits into one disk block either way, and is read many times.
-        wrap(&whole, &mut packed);
+/// An object in a temporary file, without its name and not synced yet. Dropped, it is removed.
+#[derive(Debug)]
+pub(super) struct Nameless {
+    path: PathBuf,
+    file: File,
+    has_name: bool,
+}
+
+impl Nameless {
+    /// Writes an object into the object directory `objects`.
+    pub(super) fn write(
+        objects: &Path,
+        kind: Kind,
+        content: &[u8],
+        durability: Durability,
+    ) -> Result<Nameless, StoreError> {
+        let mut whole = gix::objs::encode::loose_header(kind, content.len() as u64).to_vec();
+        whole.extend_from_slice(content);
+        let mut packed = Vec::with_capacity(whole.len() / 2 + 64);
+        if kind == Kind::Blob {
+            let mut deflate = deflate::Write::new(&mut packed, Compression::BEST_SPEED);
+            deflate
+                .write_all(&whole)
+                .and_then(|()| deflate.flush())
+                .map_err(durable::unreadable("compress for", objects))?;
+        } else {
+            // A commit fits into one disk block either way, and is read many times.
+            wrap(&whole, &mut packed);
+        }
+        let path = temporary(objects)?;
+        let file = durable::write_new_file(&path, &packed, READ_ONLY).inspect_err(|_| {
+            let _swept_later = durable::remove_if_there(&path);
+        })?;
+        durable::begin_sync(&file, durability);
+        Ok(Nameless { path, file, has_name: false })
     }
-    let temporary = temporary(objects)?;
-    let result =
-        durable::write_new_file(&temporary, &packed, READ_ONLY, durability).and_then(|_| give_name(&temporary, path));
-    if result.is_err() {
-        let _swept_later = durable::remove_if_there(&temporary);
+
+    /// Syncs the file and gives it the object's name, but does not sync the directory. Returns whether that directory
+    /// had to be made.
+    pub(super) fn give_name(&mut self, name: &Path, durability: Durability) -> Result<bool, StoreError> {
+        durable::sync_file(&self.file, &self.path, durability)?;
+        let rename = || fs::rename(&self.path, name);
+        let dir_is_new = match (rename(), name.parent()) {
+            (Ok(()), _) => false,
+            // git removes a directory of objects when it is empty.
+            (Err(error), Some(dir)) if error.kind() == ErrorKind::NotFound => {
+                durable::create_dir_all(dir, Durability::Process)?;
+                rename().map(|()| true).map_err(durable::failed("create", name))?
+            }
+            (Err(error), _) => return Err(durable::failed("create", name)(error)),
+        };
+        self.has_name = true;
+        Ok(dir_is_new)
     }
-    result
+}
+
+impl Drop for Nameless {
+    fn drop(&mut self) {
+        if !self.has_name {
+            let _swept_later = durable::remove_if_there(&self.path);
+        }
+    }
 }
 
 /// A name for a temporary file that nobody else uses.
@@ -59,19 +92,6 @@ fn temporary(objects: &Path) -> Result<PathBuf, StoreError> {
         source: io::Error::other(error.to_string()),
     })?;
     Ok(objects.join(format!("{TEMPORARY}{random:016x}")))
-}
-
-/// Gives a written file its name; makes the directory, which git removes when it is empty.
-fn give_name(temporary: &Path, path: &Path) -> Result<bool, StoreError> {
-    let rename = || fs::rename(temporary, path);
-    match (rename(), path.parent()) {
-        (Ok(()), _) => Ok(false),
-        (Err(error), Some(dir)) if error.kind() == ErrorKind::NotFound => {
-            durable::create_dir_all(dir, Durability::Process)?;
-            rename().map(|()| true).map_err(durable::failed("create", path))
-        }
-        (Err(error), _) => Err(durable::failed("create", path)(error)),
-    }
 }
 
 /// See [`super::GitStore::sweep_temporaries`].

@@ -1,7 +1,7 @@
 //! The objects of one repository: commits, and the trees and blobs of attachments.
 //!
-//! Everything is written as loose objects (batches go to [`super::pack`]); [`Objects::persist`] syncs the directories
-//! that name them. Reading goes through gix.
+//! Everything is written as loose objects (batches go to [`super::pack`]). Commits get their names, and everything
+//! becomes durable, in [`Objects::persist`]. Reading goes through gix.
 //!
 //! What must never happen here: a file that is not synced stands under an object's name.
 
@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use gix::objs::{FindHeader, Kind, WriteTo};
 
+use super::loose::Nameless;
 use super::reading::Reading;
-use super::{gix_failed, layout, loose, oid_of};
+use super::{gix_failed, layout, oid_of};
 use crate::id::{Oid, shown};
 use crate::store::{Commit, Durability, Signature, StoreError, durable};
 
@@ -24,7 +25,9 @@ pub(super) struct Objects {
     reading: Reading,
     /// How strongly objects are kept.
     pub(super) durability: Durability,
-    /// Written since the last [`Objects::persist`].
+    /// Commits written since the last [`Objects::persist`], which syncs and names them.
+    nameless: RefCell<Vec<(Nameless, Written)>>,
+    /// Objects that were given their names since then.
     pending: RefCell<Vec<Written>>,
     /// Persisted since the last [`Objects::forget_written`].
     persisted: RefCell<Vec<Written>>,
@@ -40,6 +43,7 @@ impl Drop for Objects {
 }
 
 /// An object or pack that was written.
+#[derive(Clone)]
 struct Written {
     path: PathBuf,
     dir_is_new: bool,
@@ -56,6 +60,7 @@ impl Objects {
             hash,
             reading: Reading::new(dir, hash),
             durability: Durability::default(),
+            nameless: RefCell::default(),
             pending: RefCell::default(),
             persisted: RefCell::default(),
             keeps: RefCell::default(),
@@ -69,10 +74,6 @@ impl Objects {
     /// The object directory that is written to.
     pub(super) fn dir(&self) -> &Path {
         self.reading.loose().path()
-    }
-
-    pub(super) fn is_persisted(&self) -> bool {
-        self.pending.borrow().is_empty()
     }
 
     pub(super) fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
@@ -155,12 +156,21 @@ impl Objects {
         Ok(())
     }
 
-    /// Syncs what was written since the last call, and the directories that name it.
+    /// Makes what was written since the last call durable: files, their names, the directories that hold those.
     pub(super) fn persist(&self) -> Result<(), StoreError> {
+        for (mut nameless, mut written) in self.nameless.take() {
+            written.dir_is_new = durable::retry_vanished(|| nameless.give_name(&written.path, self.durability))?;
+            self.pending.borrow_mut().push(written);
+        }
         let pending = self.pending.take();
         self.sync_names(&pending.iter().collect::<Vec<_>>())?;
         self.persisted.borrow_mut().extend(pending);
         Ok(())
+    }
+
+    /// Drops the commits that wait for [`Objects::persist`].
+    pub(super) fn discard_commits(&self) {
+        self.nameless.take();
     }
 
     /// Syncs the directories that name these objects, and writes again what a gc took away meanwhile.
@@ -184,7 +194,7 @@ impl Objects {
         let Some((kind, content)) = &object.content else {
             return Err(durable::unreadable("open", &object.path)(ErrorKind::NotFound.into()));
         };
-        loose::write(self.dir(), &object.path, *kind, content, self.durability)
+        Nameless::write(self.dir(), *kind, content, self.durability)?.give_name(&object.path, self.durability)
     }
 
     /// Notes the files of a pack as written and synced.
@@ -286,17 +296,27 @@ impl Objects {
         let id = self.hash_of(kind, content)?;
         let object = self.object_id(id)?;
         let path = self.reading.loose().object_path(&object);
-        let dir_is_new = durable::retry_vanished(|| {
+        let mut written = Written { path, dir_is_new: false, content: Some((kind, content.to_vec())) };
+        durable::retry_vanished(|| {
             // An empty file is what a power cut leaves of an object that was not synced.
-            if !fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
-                return loose::write(self.dir(), &path, kind, content, self.durability);
+            if fs::metadata(&written.path).is_ok_and(|metadata| metadata.len() > 0) {
+                // Whoever wrote it may not have synced it.
+                let file = fs::File::open(&written.path).map_err(durable::unreadable("open", &written.path))?;
+                return durable::sync_file(&file, &written.path, self.durability);
             }
-            // Whoever wrote it may not have synced it.
-            let file = fs::File::open(&path).map_err(durable::unreadable("open", &path))?;
-            durable::sync_file(&file, &path, self.durability).map(|()| false)
+            let mut nameless = Nameless::write(self.dir(), kind, content, self.durability)?;
+            if kind == Kind::Commit {
+                // Synced together with the ref, and only if its race is not lost before. A report may have more files
+                // than may be open.
+                self.nameless.borrow_mut().push((nameless, written.clone()));
+            } else {
+                written.dir_is_new = nameless.give_name(&written.path, self.durability)?;
+            }
+            Ok(())
         })?;
-        let content = Some((kind, content.to_vec()));
-        self.pending.borrow_mut().push(Written { path, dir_is_new, content });
+        if kind != Kind::Commit {
+            self.pending.borrow_mut().push(written);
+        }
         Ok(id)
     }
 

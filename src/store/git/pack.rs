@@ -129,7 +129,8 @@ impl Pack for PackWriter<'_> {
         let files = ["pack", "idx"].map(|suffix| self.dir.join(format!("{name}.{suffix}")));
         // Until its refs are published nothing refers to the pack, and `git repack -ad` would delete it.
         let keep = self.dir.join(format!("{name}{KEEP}"));
-        durable::write_new_file(&keep, KEEP_CONTENT, 0o644, self.durability)?;
+        let keep_file = durable::write_new_file(&keep, KEEP_CONTENT, 0o644)?;
+        durable::sync_file(&keep_file, &keep, self.durability)?;
         self.objects.note_keep(keep);
         self.temporary.rename(&files[0])?;
         index_temporary.rename(&files[1])?;

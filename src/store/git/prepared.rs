@@ -47,9 +47,15 @@ impl Prepared {
         }
     }
 
-    /// Writes the content, and syncs it.
+    /// Writes the content.
     pub(super) fn write(&mut self, content: &[u8], durability: Durability) -> Result<(), StoreError> {
         self.file.write_all(content).map_err(durable::failed("write", &self.value))?;
+        durable::begin_sync(&self.file, durability);
+        Ok(())
+    }
+
+    /// Syncs the content.
+    pub(super) fn sync(&self, durability: Durability) -> Result<(), StoreError> {
         durable::sync_file(&self.file, &self.value, durability)
     }
 

@@ -50,6 +50,7 @@ impl Refs {
             return Ok(Publish::Taken { names: taken.into_iter().collect() });
         }
         prepared.write(&content, durability)?;
+        prepared.sync(durability)?;
         prepared.rename_over(&target)?;
 
         let unknown = |source| StoreError::RecordedUnknown { name: first.clone(), source };

@@ -73,17 +73,19 @@ impl Refs {
         Ok(rows)
     }
 
-    /// Moves a ref from `expected` to `new`. The caller holds the ref's shard exclusively.
+    /// Moves a ref from `expected` to `new`, after `persist` has made durable what `new` leads to. The caller holds the
+    /// ref's shard exclusively.
     pub(super) fn compare_and_swap(
         &self,
         name: &RefName,
         expected: Option<Oid>,
         new: Oid,
         durability: Durability,
+        persist: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<Swap, StoreError> {
         self.check_name(name)?;
         self.heal_batch()?;
-        // Under the shard lock but not git's, so only a no can be believed: it saves two syncs to most losers.
+        // Under the shard lock but not git's, so only a no can be believed: it saves most losers every sync.
         let now = self.tip(name)?;
         if now != expected {
             return Ok(Swap::HeadMoved { actual: now });
@@ -91,6 +93,9 @@ impl Refs {
         let target = self.path(name);
         let mut prepared = self.prepare(name, &target)?;
         prepared.write(format!("{new}\n").as_bytes(), durability)?;
+        // The system writes the value out while it waits for the objects.
+        persist()?;
+        prepared.sync(durability)?;
         prepared.link(self.patience, durability)?;
         let actual = self.tip(name)?;
         if actual != expected {

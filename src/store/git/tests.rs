@@ -83,7 +83,6 @@ fn commit(parent: Option<Oid>, text: &str) -> Commit {
 }
 
 fn swap(store: &dyn Store, name: &RefName, expected: Option<Oid>, new: Oid) -> Result<Swap, StoreError> {
-    store.persist()?;
     let held = store.lock(&[(name.shard(), Mode::Exclusive)])?;
     store.compare_and_swap(&held, name, expected, new)
 }
@@ -101,7 +100,6 @@ fn append_done(store: &dyn Store, name: &RefName, expected: Option<Oid>, text: &
 }
 
 fn publish(store: &dyn Store, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
-    store.persist()?;
     let all: Vec<_> = (0..=255).map(|shard| (shard, Mode::Exclusive)).collect();
     store.publish(&store.lock(&all)?, refs)
 }
@@ -164,7 +162,6 @@ fn check(store: &dyn Store) {
         assert!(store.write_files(&[(bad.to_owned(), Vec::new())]).is_err(), "{bad:?}");
     }
     assert!(store.write_files(&[files[0].clone(), files[0].clone()]).is_err(), "a name comes twice");
-    store.persist().expect("persisted");
 
     let missing: Oid = "00000000000000000000000000000000deadbeef".parse().expect("an id");
     assert!(matches!(store.read_commit(missing), Err(StoreError::Missing { id }) if id == missing));
@@ -319,6 +316,7 @@ fn a_damaged_object_is_an_error_that_names_it() {
     }
     overwrite(b"");
     assert_eq!(store.write_commit(&commit(None, "x")).expect("written again"), id);
+    store.objects.persist().expect("persisted");
     assert!(repo.open().read_commit(id).is_ok(), "an empty file, as a power cut leaves it, is replaced");
 }
 
@@ -355,6 +353,23 @@ fn git_index_pack_agrees_with_our_index() {
     let status = repo.command().args(["index-pack", "--strict", "-o", "own.idx"]).arg(&pack).stdout(stdout).status();
     assert!(status.expect("git runs").success());
     assert_eq!(fs::read(repo.path().join("own.idx")).expect("read"), fs::read(index).expect("read"));
+}
+
+#[test]
+fn a_commit_that_lost_its_race_leaves_nothing() {
+    let repo = Repo::init(&[]);
+    let store = repo.open();
+    let files = |dir: &Path| {
+        fs::read_dir(dir).expect("listed").filter(|entry| entry.as_ref().is_ok_and(|e| e.path().is_file())).count()
+    };
+    let objects = store.common_dir().join("objects");
+    store.write_commit(&commit(None, "lost")).expect("written");
+    assert_eq!(files(&objects), 1, "a temporary file");
+    store.discard_commits();
+    assert_eq!(files(&objects), 0);
+    drop(store.write_commit(&commit(None, "of a process that ends")));
+    drop(store);
+    assert_eq!(files(&objects), 0);
 }
 
 #[test]

@@ -80,8 +80,8 @@ impl Store for Watched<'_> {
         self.inner.check(id)
     }
 
-    fn persist(&self) -> std::result::Result<(), StoreError> {
-        self.inner.persist()
+    fn discard_commits(&self) {
+        self.inner.discard_commits();
     }
 
     fn begin_pack(&self) -> std::result::Result<Box<dyn Pack + '_>, StoreError> {
@@ -285,7 +285,6 @@ pub fn put(store: &dyn Store, state: &TaskState, drafts: Vec<Draft>) -> TaskStat
 
 /// Moves a ref to a state that [`put`] built.
 pub fn publish(store: &dyn Store, slug: &str, from: &TaskState, to: &TaskState) {
-    store.persist().expect("persisted");
     let name = name(slug);
     let held = store.lock(&[(name.shard(), Mode::Exclusive)]).expect("free");
     let swap = store.compare_and_swap(&held, &name, Some(from.tip.0), to.tip.0).expect("decided");

@@ -129,7 +129,6 @@ fn what_a_dead_pm_left_is_healed_at_once() {
     check_healing(
         |store, one, value| {
             let new = store.write_commit(&commit(store.tip(one).expect("read"), "of the dead")).expect("written");
-            store.persist().expect("persisted");
             fs::write(value, format!("{new}\n")).expect("written");
             let lock = lock_of(&store.refs.path(one));
             fs::hard_link(value, &lock).expect("linked");

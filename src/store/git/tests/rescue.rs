@@ -37,7 +37,7 @@ fn an_object_that_was_deleted_before_its_ref_moved_is_written_again() {
     let store = repo.open();
     start_gc(&repo);
     let id = store.write_commit(&commit(None, "unlucky")).expect("written");
-    store.persist().expect("persisted");
+    store.objects.persist().expect("persisted");
     fs::remove_file(loose(&repo, id)).expect("deleted, as a gc does");
     assert_eq!(swap(&store, &name("a"), None, id).expect("moved"), Swap::Done);
     assert!(loose(&repo, id).exists());
@@ -91,7 +91,7 @@ fn an_object_that_a_gc_deleted_before_it_ended_is_written_again() {
     let repo = Repo::init(&[]);
     let store = repo.open();
     let id = store.write_commit(&commit(None, "late")).expect("written");
-    store.persist().expect("persisted");
+    store.objects.persist().expect("persisted");
     // A whole `git gc --prune=now` while this process waits for a lock.
     fs::remove_file(loose(&repo, id)).expect("deleted, as a gc does");
     assert_eq!(swap(&store, &name("a"), None, id).expect("moved"), Swap::Done);
