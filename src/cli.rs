@@ -2,13 +2,13 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, executing, finished, heartbeat, list, log, man, next, owned, plan, pull,
-    queues, reclaim, release, report, show, status, sweep, verify,
+    bulk_plan, completions, context_id, demo, executing, finished, heartbeat, list, log, man, next, owned, plan, poll,
+    pull, queues, reclaim, release, report, show, status, sweep, verify,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -96,8 +96,13 @@ impl Global {
         }
     }
 
-    /// Opens the repository.
+    /// Opens the repository for whoever asks.
     fn session(&self) -> Result<Session> {
+        self.session_of(&Caller { agent: self.agent.clone(), context: self.context_id.clone() })
+    }
+
+    /// Opens the repository.
+    fn session_of(&self, caller: &Caller) -> Result<Session> {
         if let Some(dir) = &self.dir {
             // As git does: every relative path of the call, GIT_DIR too, counts from there.
             std::env::set_current_dir(dir).map_err(|error| {
@@ -105,9 +110,13 @@ impl Global {
                 Error::Store(StoreError::Unusable { reason })
             })?;
         }
-        let caller = Caller { agent: self.agent.clone(), context: self.context_id.clone() };
-        Session::open(Path::new("."), &caller, self.output())
+        Session::open(&here(), caller, self.output())
     }
+}
+
+/// Where a command runs. In full, since from "." gix does not see that it stands in a git directory itself.
+fn here() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }
 
 /// The arguments of a subcommand and the options of every command, laid out only when it is the one called: every
@@ -118,7 +127,14 @@ pub struct Late<A>(A);
 
 impl<A: Args> Args for Late<A> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.defer(|command| A::augment_args(Global::augment_args(command).next_help_heading(None)))
+        command.defer(|command| {
+            let own = A::augment_args(Global::augment_args(command).next_help_heading(None));
+            own.mut_subcommands(|below| {
+                let about = below.get_about().cloned().unwrap_or_default();
+                let long_about = below.get_long_about().cloned().unwrap_or_else(|| about.clone());
+                Global::augment_args(below).about(about).long_about(long_about)
+            })
+        })
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -182,6 +198,8 @@ pub enum Command {
     Queues(Late<queues::Args>),
     /// List the open claims of an agent
     Owned(Late<owned::Args>),
+    /// Sweep and maintain the ledger again and again
+    Poll(Late<poll::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
     /// Print a fresh context id
@@ -227,6 +245,11 @@ impl Command {
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
             Command::Verify(args) => args.run(&global.session()?),
+            Command::Poll(args) => {
+                let caller = poll::caller(global.agent.as_ref())?;
+                let reopen = || Session::reopen(&here(), &caller, global.output());
+                args.run(global.session_of(&caller)?, &reopen)
+            }
             Command::ContextId(args) => args.run(&global.output()).map(done),
             Command::Demo(args) => args.run(&global.output()).map(done),
             Command::Completions(args) => args.run(&global.output()).map(done),

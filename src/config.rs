@@ -1,5 +1,8 @@
 //! Configuration: git configuration under `pm.` (commands.md).
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 use crate::id::{AgentId, Queue};
 use crate::protocol::lease::DEFAULT_TTL_MS;
@@ -8,7 +11,19 @@ use crate::store::Durability;
 use crate::store::git::GitStore;
 
 /// The keys that this build knows, as git prints them.
-const KEYS: [&str; 5] = ["pm.agent", "pm.durability", "pm.maxAttempts", "pm.queue", "pm.ttl"];
+const KEYS: [&str; 8] = [
+    "pm.agent",
+    "pm.durability",
+    "pm.interval",
+    "pm.maxAttempts",
+    "pm.pollQueue",
+    "pm.queue",
+    "pm.stateRoot",
+    "pm.ttl",
+];
+
+/// From one cycle of the poller to the next, unless `pm.interval` says otherwise (design, section 8).
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the repository's configuration says.
 #[derive(Debug, Clone)]
@@ -23,6 +38,12 @@ pub struct Config {
     pub durability: Durability,
     /// `pm.agent`.
     pub agent: Option<AgentId>,
+    /// `pm.interval`: from one cycle of the poller to the next.
+    pub interval: Duration,
+    /// `pm.pollQueue`, several: the queues that the poller sweeps; none are all.
+    pub poll_queues: Vec<Queue>,
+    /// `pm.stateRoot`: where the poller's files are; relative to the git directory that all worktrees share.
+    pub state_root: Option<PathBuf>,
     /// Whether `core.fsync` is set to anything: maintenance can then be trusted not to lose refs.
     pub fsync_is_set: bool,
 }
@@ -34,10 +55,10 @@ impl Config {
     /// `Usage`, naming the key, where a value cannot be used.
     pub fn read(store: &GitStore) -> Result<Config> {
         fn parsed<T>(store: &GitStore, key: &str, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
-            let wrong = |text: &str, error: Error| {
-                Error::Usage(format!("git configuration {key} = '{text}' cannot be used: {error}"))
-            };
-            store.config_string(key).map(|text| parse(&text).map_err(|error| wrong(&text, error))).transpose()
+            store.config_string(key).map(|text| parse(&text).map_err(|error| wrong(key, &text, error))).transpose()
+        }
+        fn wrong(key: &str, text: &str, error: Error) -> Error {
+            Error::Usage(format!("git configuration {key} = '{text}' cannot be used: {error}"))
         }
         Ok(Config {
             queue: parsed(store, "pm.queue", |text| Ok(text.parse()?))?,
@@ -56,6 +77,16 @@ impl Config {
             })?
             .unwrap_or_default(),
             agent: parsed(store, "pm.agent", |text| Ok(text.parse()?))?,
+            interval: parsed(store, "pm.interval", duration)?
+                .map_or(DEFAULT_INTERVAL, |interval| Duration::from_millis(interval.ms())),
+            poll_queues: store
+                .config_strings("pm.pollQueue")
+                .iter()
+                .map(|text| text.parse().map_err(|error| wrong("pm.pollQueue", text, Error::from(error))))
+                .collect::<Result<_>>()?,
+            state_root: store
+                .config_path("pm.stateRoot")
+                .map_err(|found| wrong("pm.stateRoot", &found, Error::Usage("no path".to_owned())))?,
             fsync_is_set: store.config_string("core.fsync").is_some(),
         })
     }

@@ -1,9 +1,12 @@
 //! Why a command could not do what was asked: data for callers, wording for people, one exit code each.
 
+use std::io::ErrorKind;
+
 use serde_json::{Map, Value, json};
 
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
+use crate::poll::PollError;
 use crate::protocol::refusal::{HeldBy, Refusal};
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
@@ -82,6 +85,9 @@ pub enum Error {
         /// What is wrong with it.
         found: String,
     },
+    /// A poller cannot be run, started or stopped.
+    #[error(transparent)]
+    Poll(#[from] PollError),
     /// The tour broke a rule.
     #[error("the tour failed: {0}")]
     Tour(String),
@@ -142,7 +148,12 @@ impl Error {
             Error::BatchRaced { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::Damaged { .. } => ExitCode::Damaged,
-            Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
+            Error::Poll(PollError::Unlockable { source, .. })
+                if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            {
+                ExitCode::UnusableRepository
+            }
+            Error::Poll(_) | Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
             Error::Store(error) => match error {
                 StoreError::Unusable { .. } | StoreError::ReadOnly { .. } => ExitCode::UnusableRepository,
                 StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. } => {
@@ -200,7 +211,12 @@ impl Error {
                 map.insert("recorded".to_owned(), json!("unknown"));
                 map.insert("ref".to_owned(), json!(name));
             }
+            Error::Poll(PollError::Held { path, pid }) => {
+                map.insert("path".to_owned(), json!(path.display().to_string()));
+                map.extend(pid.map(|pid| ("pid".to_owned(), json!(pid))));
+            }
             Error::Usage(_)
+            | Error::Poll(_)
             | Error::BatchRaced { .. }
             | Error::InvalidGraph(_)
             | Error::Tour(_)

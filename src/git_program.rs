@@ -1,16 +1,34 @@
 //! Running git: the only file that does.
 //!
-//! Architecture invariant: no answer about a task ever comes from here. git is run to configure the repository
-//! and to show its own view of the ledger.
+//! Architecture invariant: no answer about a task ever comes from here. git is run to configure the repository, to
+//! pack it, and to show its own view of the ledger.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
 /// What is set where `core.fsync` is unset: without it, a power cut after a default `git gc` or `git pack-refs`
 /// can lose every packed ref (design, section 5).
 pub const FSYNC: &str = "committed,reference";
+
+/// git's exit code for an option that it does not know.
+const UNKNOWN_OPTION: i32 = 129;
+
+/// How often a running git is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How a git that may be stopped ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Ended {
+    /// It did what it was asked.
+    Done,
+    /// It was told to stop, and cleaned up.
+    Stopped,
+}
 
 /// The `git` program, working on one repository.
 #[derive(Debug, Clone)]
@@ -46,6 +64,59 @@ impl Git {
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(Error::Io { what, source: std::io::Error::other(said) })
+    }
+
+    /// Packs the ledger's loose refs; with a git older than 2.42, all refs.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run or fails.
+    pub fn pack_refs(&self, stop: &dyn Fn() -> bool) -> Result<Ended> {
+        match self.run_until(&["pack-refs", "--include", "refs/pm/*"], stop) {
+            Err((Some(UNKNOWN_OPTION), _)) => self.run_until(&["pack-refs", "--all"], stop),
+            result => result,
+        }
+        .map_err(|(_, error)| error)
+    }
+
+    /// Packs loose objects, and rolls small packs up; large ones and those that are kept stay. Deletes nothing but
+    /// what is in the new pack.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run or fails.
+    pub fn repack(&self, stop: &dyn Fn() -> bool) -> Result<Ended> {
+        self.run_until(&["repack", "--quiet", "-d", "-l", "--geometric=2"], stop).map_err(|(_, error)| error)
+    }
+
+    /// Runs git until it ends, or `stop` says yes: then it is told to end, and removes its temporary files and locks.
+    /// A failure comes with git's exit code, where it has one.
+    fn run_until(&self, args: &[&str], stop: &dyn Fn() -> bool) -> std::result::Result<Ended, (Option<i32>, Error)> {
+        let what = format!("running git {}", args.join(" "));
+        let failed = |error| (None, Error::io(what.clone())(error));
+        let mut child = self
+            .command()
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            // A signal to the terminal's processes is for pm, which passes it on.
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        while child.try_wait().map_err(failed)?.is_none() {
+            if stop() {
+                let group = rustix::process::Pid::from_child(&child);
+                let _ended_by_itself = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+                child.wait().map_err(failed)?;
+                return Ok(Ended::Stopped);
+            }
+            std::thread::sleep(LOOK);
+        }
+        // It has ended, and says little: what it said fits into the pipe.
+        let output = child.wait_with_output().map_err(failed)?;
+        if output.status.success() {
+            return Ok(Ended::Done);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err((output.status.code(), Error::Io { what, source: std::io::Error::other(said) }))
     }
 
     /// Makes git's own maintenance safe for the ledger's refs, in this repository only, unless `core.fsync` is set

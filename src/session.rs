@@ -11,6 +11,7 @@ use crate::git_program::{FSYNC, Git};
 use crate::id::{AgentId, Queue};
 use crate::ledger::{Identity, Ledger};
 use crate::output::Output;
+use crate::poll::StateRoot;
 use crate::store::Durability;
 use crate::store::git::GitStore;
 
@@ -46,10 +47,22 @@ impl Session {
     /// # Errors
     /// `Unusable` (18) where there is none that pm can use, `Usage` for a wrong configuration.
     pub fn open(dir: &std::path::Path, caller: &Caller, out: Output) -> Result<Session> {
-        let mut store = GitStore::discover(dir)?;
+        let store = GitStore::discover(dir)?;
         for warning in Config::unknown_keys(&store) {
             out.warning(&warning);
         }
+        Session::over(store, caller, out)
+    }
+
+    /// As [`Session::open`], for who has opened it before: what is unknown was said then.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn reopen(dir: &std::path::Path, caller: &Caller, out: Output) -> Result<Session> {
+        Session::over(GitStore::discover(dir)?, caller, out)
+    }
+
+    fn over(mut store: GitStore, caller: &Caller, out: Output) -> Result<Session> {
         let config = Config::read(&store)?;
         store.set_durability(config.durability);
         let agent = agent(caller, &config)?;
@@ -98,6 +111,13 @@ impl Session {
         self.store.common_dir().join("pm")
     }
 
+    /// Where the poller keeps its files.
+    pub fn state_root(&self) -> StateRoot {
+        // A relative one is put below the directory that all worktrees share, so that it is one for all of them.
+        let set = self.config.state_root.as_ref().map(|dir| self.store.common_dir().join(dir));
+        StateRoot::new(set.unwrap_or_else(|| self.state_dir()))
+    }
+
     /// The wall clock, in seconds since 1970.
     pub fn now(&self) -> i64 {
         self.clock.wall_seconds()
@@ -141,7 +161,7 @@ pub fn env(name: &str) -> Result<Option<String>> {
 }
 
 /// The host's name, made of characters that an agent id may have.
-fn hostname() -> String {
+pub fn hostname() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).take(100).collect();

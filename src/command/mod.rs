@@ -15,6 +15,7 @@ pub mod man;
 pub mod next;
 pub mod owned;
 pub mod plan;
+pub mod poll;
 pub mod pull;
 pub mod queues;
 pub mod reclaim;

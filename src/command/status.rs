@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::id::Queue;
 use crate::ledger::graph::Graph;
 use crate::ledger::resolve::{Scan, prefix};
+use crate::poll::PollError;
+use crate::poll::status::Status as Poller;
 use crate::protocol::lease::Verdict;
 use crate::protocol::record::Phase;
 use crate::protocol::select;
@@ -77,17 +79,21 @@ impl Args {
         graph.finish()?;
         warn_damaged(&session.out, &scan.damaged);
         let queues = count(&scan);
+        let poller = Poller::look(&session.state_root());
         let repository = session.store.common_dir().display().to_string();
         session.out.result(
             || {
                 let queues: Map<String, Value> =
                     queues.iter().map(|(queue, counts)| (queue.to_string(), counts_json(counts))).collect();
                 json!({"queues": queues, "stale": stale, "runnable": runnable, "blocked": blocked,
+                       "poller": poller.as_ref().map(|poller| poller.to_json(session.now())).ok(),
                        "repository": repository, "damaged": damaged_json(&scan.damaged)})
             },
             || {
                 let mut lines = counts_table(&queues);
                 lines.push(format!("{runnable} runnable, {blocked} blocked, {stale} stale"));
+                let line = poller.as_ref().map_or_else(PollError::to_string, |poller| poller.line(session.now()));
+                lines.push(format!("poller: {line}"));
                 lines.push(format!("ledger in {repository}"));
                 lines.join("\n")
             },

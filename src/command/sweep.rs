@@ -15,12 +15,10 @@ use crate::output::span;
 use crate::protocol::lease::{TtlRule, Verdict};
 use crate::protocol::record::Ttl;
 use crate::session::Session;
+use crate::store::git::ORPHAN_AGE;
 
 /// What `--wait` allows beyond the largest TTL, for reading.
 const WAIT_SLACK: Duration = Duration::from_secs(5);
-
-/// After so long a temporary file belongs to nobody: no append takes a day.
-const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// Take stale claims away from workers that went silent
 ///
@@ -94,7 +92,7 @@ impl Args {
 
     fn once(&self, session: &Session, prefix: &str, terms: &Terms) -> Result<Outcome> {
         let ledger = if self.dry_run { session.ledger() } else { session.writer() };
-        ledger.sweep(prefix, &session.state_dir(), terms)
+        ledger.sweep(prefix, &session.state_dir(), terms, &|| false)
     }
 }
 

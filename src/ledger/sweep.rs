@@ -90,11 +90,12 @@ pub struct Outcome {
 }
 
 impl Ledger<'_> {
-    /// Sweeps every task below `prefix`. `state_dir` is where first sights are kept.
+    /// Sweeps every task below `prefix`. `state_dir` is where first sights are kept. Between two claims `stop` is
+    /// asked: on a yes the others are left to the next sweep.
     ///
     /// # Errors
     /// Failures of the system. Tasks that raced, failed or are damaged are in the outcome.
-    pub fn sweep(&self, prefix: &str, state_dir: &Path, terms: &Terms) -> Result<Outcome> {
+    pub fn sweep(&self, prefix: &str, state_dir: &Path, terms: &Terms, stop: &dyn Fn() -> bool) -> Result<Outcome> {
         let start = self.clock.monotonic();
         let scan = self.scan(prefix)?;
         let end = self.clock.monotonic();
@@ -136,6 +137,9 @@ impl Ledger<'_> {
         }
         outcome.stale = stale.len();
         for judged in stale {
+            if stop() {
+                break;
+            }
             self.take(judged, terms, &mut outcome);
         }
         for swept in outcome.reclaimed.iter().chain(&outcome.rejected).filter(|swept| swept.status.is_some()) {

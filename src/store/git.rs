@@ -1,11 +1,9 @@
-//! The store of a real repository: finding it, its configuration, and the [`Store`] trait over its parts.
+//! The store of a real repository: its configuration, and the [`Store`] trait over its parts.
 //!
 //! gix's object store, configuration and discovery are used; its ref transactions are not. Only this file and those
 //! below `git/` name gix.
-//!
-//! What must never happen here: a repository is used that git would refuse or read differently (another user's,
-//! reftable).
 
+mod discover;
 mod layout;
 mod loose;
 mod objects;
@@ -20,27 +18,18 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use self::discover::absolute;
 use self::objects::Objects;
 use self::refs::Refs;
 use self::rescue::Rescue;
 use super::{Commit, Durability, Mode, Pack, Publish, RefRow, Store, StoreError, Swap, durable, lock};
-use crate::id::{Oid, RefName, shown};
+use crate::id::{Oid, RefName, TASKS, shown};
 
-/// The repository extensions that pm gets along with (gitrepository-layout(5)), in lower case.
-const EXTENSIONS: &[&str] = &[
-    "noop",
-    "noop-v1",
-    "objectformat",
-    "partialclone",
-    "preciousobjects",
-    "refstorage",
-    "relativeworktrees",
-    "submodulepathconfig",
-    "worktreeconfig",
-];
+/// After so long a temporary file belongs to nobody: no append takes a day.
+pub const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// A git repository.
 pub struct GitStore {
@@ -58,15 +47,7 @@ impl GitStore {
     /// # Errors
     /// `Unusable` where there is none, or one that pm must not touch: another user's, or one with reftable refs.
     pub fn discover(dir: &Path) -> Result<GitStore, StoreError> {
-        // gix's own object store is not used, so it need not look for packs.
-        let slots = gix::odb::store::init::Slots::Given(1);
-        let options = || gix::open::Options::default().bail_if_untrusted(true).object_store_slots(slots);
-        let trust = gix::sec::trust::Mapping { full: options(), reduced: options() };
-        let upwards = gix::discover::upwards::Options { match_ceiling_dir_or_error: false, ..Default::default() };
-        let repo = gix::ThreadSafeRepository::discover_with_environment_overrides_opts(dir, upwards, trust)
-            .map_err(|error| unusable(dir, &error))?
-            .to_thread_local();
-        refuse_unknown_extensions(&repo)?;
+        let repo = discover::repository(dir)?;
         let common_dir = absolute(repo.common_dir())?;
         Ok(GitStore {
             objects: Objects::new(common_dir.join("objects"), repo.object_hash()),
@@ -125,6 +106,18 @@ impl GitStore {
         values.into_iter().map(|value| value.to_string()).collect()
     }
 
+    /// The value of a configuration key that is a path, with git's `~/` and `%(prefix)/` put in; `None` where it is
+    /// unset or empty.
+    ///
+    /// # Errors
+    /// The value, where it names the home of nobody.
+    pub fn config_path(&self, key: &str) -> Result<Option<PathBuf>, String> {
+        match self.repo.config_snapshot().trusted_path(key) {
+            Ok(path) => Ok(path.filter(|path| !path.as_os_str().is_empty())),
+            Err(_) => Err(self.config_string(key).unwrap_or_default()),
+        }
+    }
+
     /// The full names of the keys that are set in a section and its subsections (`pm.ttl`, `pm.sub.key`), sorted.
     pub fn config_keys(&self, section: &str) -> Vec<String> {
         let snapshot = self.repo.config_snapshot();
@@ -180,8 +173,29 @@ impl GitStore {
         }
     }
 
+    /// How many refs of the ledger are loose files.
+    ///
+    /// # Errors
+    /// `Io` where they cannot be listed.
+    pub fn loose_refs(&self) -> Result<usize, StoreError> {
+        self.refs.count_loose(TASKS)
+    }
+
+    /// About how many loose objects there are.
+    ///
+    /// # Errors
+    /// `Io` where they cannot be listed.
+    pub fn loose_objects(&self) -> Result<usize, StoreError> {
+        loose::estimate(self.objects.dir())
+    }
+
+    /// Whether a `git gc` is at work.
+    pub fn gc_runs(&self) -> bool {
+        self.rescue.gc_runs()
+    }
+
     /// Removes temporary object files that killed writers left (gix's `objects/.tmp*`, which `git gc` does not know)
-    /// once they are older than `max_age`. Returns how many.
+    /// once they are older than `max_age` ([`ORPHAN_AGE`] but in tests). Returns how many.
     pub fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
         loose::sweep_temporaries(self.objects.dir(), max_age)
     }
@@ -295,67 +309,4 @@ fn gix_failed(doing: &'static str, path: &Path, error: &gix::Error) -> StoreErro
         None => io::Error::other(error.to_string()),
     };
     durable::failed(doing, path)(source)
-}
-
-/// An absolute path without `..`, as people expect to see it. Symbolic links are kept where possible.
-fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
-    let absolute = std::path::absolute(path).and_then(|absolute| {
-        let climbs = absolute.components().any(|part| part == Component::ParentDir);
-        if climbs { absolute.canonicalize() } else { Ok(absolute) }
-    });
-    absolute.map_err(durable::unreadable("find", path))
-}
-
-/// Refuses a repository that declares something pm does not know, as git does, and reftable refs: gix would open such
-/// a repository, see no refs, and pm would write refs that git cannot see.
-fn refuse_unknown_extensions(repo: &gix::Repository) -> Result<(), StoreError> {
-    let config = repo.config_snapshot();
-    let refused = |found: String| {
-        let reason = format!("the git repository {} {found}", repo.git_dir().display());
-        Err(StoreError::Unusable { reason })
-    };
-    if let Some(format) = config.string("extensions.refStorage")
-        && format != "files"
-    {
-        return refused(format!(
-            "keeps its refs as '{format}', which pm cannot read; `git refs migrate --ref-format=files` converts them"
-        ));
-    }
-    if config.integer("core.repositoryFormatVersion").unwrap_or(0) == 0 {
-        return Ok(());
-    }
-    for section in config.plumbing().sections_by_name("extensions").into_iter().flatten() {
-        if let Some(name) = section.value_names().find(|name| !EXTENSIONS.contains(&&*name.to_ascii_lowercase())) {
-            return refused(format!("uses the extension '{name}', which this pm does not know"));
-        }
-    }
-    Ok(())
-}
-
-/// Says why there is no repository to use, and what to do about it.
-fn unusable(dir: &Path, error: &gix::Error) -> StoreError {
-    let shown_dir = dir.display();
-    let named = std::env::var_os("GIT_DIR");
-    let reason = if let Some(named) = named.filter(|_| error.is_not_found()) {
-        format!("GIT_DIR is {}, and that is no git repository; unset it, or correct it", Path::new(&named).display())
-    } else if !dir.is_dir() {
-        format!("{shown_dir} is not a directory")
-    } else if error.is_not_found() {
-        format!("{shown_dir} is in no git repository; run `git init` there, or name one with -C")
-    } else if error.is_permission_denied() {
-        let found = gix::discover::upwards(dir).map(|(path, _)| path.into_repository_and_work_tree_directories());
-        let found = found.map_or_else(|_| dir.to_owned(), |(git_dir, work_dir)| work_dir.unwrap_or(git_dir));
-        let found = absolute(&found).unwrap_or(found);
-        let found = found.display();
-        format!(
-            "the git repository {found} belongs to another user; if you trust what is in it, run \
-             `git config --global --add safe.directory {found}`"
-        )
-    } else {
-        let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-        let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-        let found = format!("the git repository of {shown_dir} cannot be used: {error}{causes}");
-        found.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    StoreError::Unusable { reason }
 }

@@ -92,7 +92,7 @@ fn acquire_while(
 }
 
 /// Tries to take a lock without waiting.
-pub(super) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
+pub fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
     // Written out in full since std's own methods of the same names would be found first.
     let result = match mode {
         Mode::Shared => FileExt::try_lock_shared(file),

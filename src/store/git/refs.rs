@@ -73,6 +73,12 @@ impl Refs {
         Ok(rows)
     }
 
+    /// How many loose refs there are below a prefix that ends in `/`, without reading any.
+    pub(super) fn count_loose(&self, prefix: &str) -> Result<usize, StoreError> {
+        let dir = self.common_dir.join(prefix);
+        count_files(&dir).map_err(durable::unreadable("list", &dir))
+    }
+
     /// Moves a ref from `expected` to `new`, after `persist` has made durable what `new` leads to. The caller holds the
     /// ref's shard exclusively.
     pub(super) fn compare_and_swap(
@@ -199,6 +205,20 @@ impl Refs {
         }
         Ok(())
     }
+}
+
+/// How many files there are in a directory and those below it. What vanishes meanwhile does not count.
+fn count_files(dir: &Path) -> io::Result<usize> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if is_absence(&error) => return Ok(0),
+        entries => entries?,
+    };
+    let mut count = 0;
+    for entry in entries {
+        let entry = entry?;
+        count += if entry.file_type()?.is_dir() { count_files(&entry.path())? } else { 1 };
+    }
+    Ok(count)
 }
 
 /// The first bytes of a loose ref; `None` if there is no such file.

@@ -127,7 +127,7 @@ impl Rescue {
     }
 
     /// Whether `gc.pid` names a process that may still be at work.
-    fn gc_runs(&self) -> bool {
+    pub(super) fn gc_runs(&self) -> bool {
         let Ok(modified) = fs::metadata(&self.gc_pid).and_then(|metadata| metadata.modified()) else { return false };
         if SystemTime::now().duration_since(modified).is_ok_and(|age| age > GC_LASTS_AT_MOST) {
             return false;

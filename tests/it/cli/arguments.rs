@@ -24,11 +24,10 @@ const LATER_OPTIONS: [&str; 16] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 19] = [
+const LATER_COMMANDS: [&str; 18] = [
     "replan",
     "cancel",
     "work",
-    "poll",
     "init",
     "lost",
     "repair",

@@ -11,6 +11,22 @@ fn subcommands() -> BTreeSet<String> {
     pm::cli::Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
+/// The calls that have a help of their own: subcommands, and those below them.
+fn calls() -> Vec<Vec<String>> {
+    fn collect(command: &clap::Command, above: &[String], calls: &mut Vec<Vec<String>>) {
+        for below in command.get_subcommands() {
+            let call = [above, &[below.get_name().to_owned()]].concat();
+            collect(below, &call, calls);
+            calls.push(call);
+        }
+    }
+    let mut command = pm::cli::Cli::command();
+    command.build();
+    let mut calls = Vec::new();
+    collect(&command, &[], &mut calls);
+    calls
+}
+
 #[test]
 fn help_of_pm_and_of_every_subcommand_is_as_written_down() {
     let repo = Repo::nowhere();
@@ -20,8 +36,9 @@ fn help_of_pm_and_of_every_subcommand_is_as_written_down() {
         snapshot::check(&format!("help/{name}.txt"), &outcome.stdout);
     };
     check("pm", &["--help"]);
-    for name in subcommands() {
-        check(&name, &[&name, "--help"]);
+    for call in calls() {
+        let args: Vec<&str> = call.iter().map(String::as_str).chain(["--help"]).collect();
+        check(&call.join("-"), &args);
     }
 }
 
@@ -32,7 +49,7 @@ fn no_help_snapshot_is_left_of_a_subcommand_that_is_gone() {
         entry.expect("read").path().file_stem().expect("a stem").to_string_lossy().into_owned()
     };
     let found: BTreeSet<String> = std::fs::read_dir(dir).expect("listed").map(name).collect();
-    let mut expected = subcommands();
+    let mut expected: BTreeSet<String> = calls().iter().map(|call| call.join("-")).collect();
     expected.insert("pm".to_owned());
     assert_eq!(found, expected);
 }
@@ -80,7 +97,7 @@ fn manual_pages_are_written_for_pm_and_every_subcommand() {
     let dir = repo.outside().join("man/man1");
     let outcome = repo.pm(&["man", &dir.display().to_string()]).ok();
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", ""));
-    let mut expected: BTreeSet<String> = subcommands().iter().map(|name| format!("pm-{name}.1")).collect();
+    let mut expected: BTreeSet<String> = calls().iter().map(|call| format!("pm-{}.1", call.join("-"))).collect();
     expected.insert("pm.1".to_owned());
     let found: BTreeSet<String> = std::fs::read_dir(&dir)
         .expect("listed")

@@ -338,8 +338,10 @@ fn a_sweep_reports_a_lost_race_as_raced_and_goes_on() {
         let dir = tempfile::tempdir().expect("a directory");
         let ttl = TtlRule { default: Ttl::from_ms(500).expect("a ttl"), force: false };
         let terms = Terms { ttl, trust_clocks: false, max_attempts: 0, dry_run: false };
-        let outcome =
-            world.ledger(&watched, "sweeper").sweep("refs/pm/tasks/", dir.path(), &terms).expect("no failure");
+        let outcome = world
+            .ledger(&watched, "sweeper")
+            .sweep("refs/pm/tasks/", dir.path(), &terms, &|| false)
+            .expect("no failure");
         assert_eq!((outcome.stale, outcome.raced.len(), outcome.reclaimed.len()), (2, 1, 1));
         assert_eq!(outcome.raced[0].judged.name, name("a"));
         assert_eq!(found(&own, "a").state.phase(), Some(Phase::Working));

@@ -52,7 +52,7 @@ fn reads(store: &dyn Store, length: u64) -> Vec<(&'static str, usize)> {
         let ttl = TtlRule { default: Ttl::from_ms(ttl_ms).expect("a ttl"), force: false };
         let terms = Terms { ttl, trust_clocks: false, max_attempts: 0, dry_run: false };
         world.clock.advance(10);
-        let outcome = sweeper.sweep("refs/pm/tasks/", dir.path(), &terms).expect("swept");
+        let outcome = sweeper.sweep("refs/pm/tasks/", dir.path(), &terms, &|| false).expect("swept");
         assert_eq!(outcome.reclaimed.len(), taken, "{outcome:?}");
     };
     let commands: [(&str, &dyn Fn()); 11] = [

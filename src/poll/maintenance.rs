@@ -1,0 +1,86 @@
+//! Keeping the ledger's refs and objects packed, so that commands stay fast.
+//!
+//! A heartbeat leaves one loose object of a disk block and one loose ref. `git` packs them: refs with `git pack-refs`,
+//! objects with a geometric `git repack`, which rolls small packs up, leaves large ones alone and drops nothing, not
+//! even what is unreachable. Both may run beside any writer, which at most waits for the moment in which git holds the
+//! lock of its ref.
+//!
+//! What must never happen here: `git gc --prune=now`, or anything else that deletes objects; refs packed in a tight loop
+//! (git's own updates can then be lost, see `docs/decisions/0014-when-the-poller-packs.md`).
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::git_program::{Ended, Git};
+use crate::store::git::GitStore;
+
+/// So many loose refs are packed: a listing of as many takes about 10 ms instead of 2, packing them 0.5 to 0.8 s.
+pub const LOOSE_REFS: usize = 5_000;
+
+/// So many loose objects, about, are packed: they take 20 MB and pack into one, in one to two seconds.
+pub const LOOSE_OBJECTS: usize = 5_000;
+
+/// At least so long passes from one packing to the next of the same kind, whatever the numbers say.
+const REST: Duration = Duration::from_secs(600);
+
+/// When each kind of packing was last tried.
+#[derive(Debug, Default)]
+pub struct Maintenance {
+    refs_at: Option<Instant>,
+    objects_at: Option<Instant>,
+}
+
+/// What was packed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Loose refs.
+    pub refs: usize,
+    /// Loose objects, about.
+    pub objects: usize,
+}
+
+impl Maintenance {
+    /// Packs what is due. `stop` is asked while git works; on a yes git is ended, and leaves things as they were.
+    ///
+    /// # Errors
+    /// What git says, or that it did nothing.
+    pub fn run(&mut self, store: &GitStore, stop: &dyn Fn() -> bool) -> Result<Packed> {
+        let git = Git::new(store.common_dir());
+        let mut packed = Packed::default();
+        if store.gc_runs() {
+            return Ok(packed);
+        }
+        if is_due(store.loose_refs()?, LOOSE_REFS, &mut self.refs_at) {
+            packed.refs = pack("refs", || Ok(store.loose_refs()?), || git.pack_refs(stop))?;
+        }
+        if !stop() && is_due(store.loose_objects()?, LOOSE_OBJECTS, &mut self.objects_at) {
+            packed.objects = pack("objects", || Ok(store.loose_objects()?), || git.repack(stop))?;
+        }
+        Ok(packed)
+    }
+}
+
+/// Whether there is enough to pack, and the last try is long enough ago. Notes the try.
+fn is_due(loose: usize, limit: usize, tried_at: &mut Option<Instant>) -> bool {
+    if loose < limit || tried_at.is_some_and(|at| at.elapsed() < REST) {
+        return false;
+    }
+    *tried_at = Some(Instant::now());
+    true
+}
+
+/// Runs one kind of packing, and counts before and after: git may have nothing done, and say nothing.
+fn pack(what: &str, count: impl Fn() -> Result<usize>, run: impl FnOnce() -> Result<Ended>) -> Result<usize> {
+    let before = count()?;
+    if run()? == Ended::Stopped {
+        return Ok(0);
+    }
+    let after = count()?;
+    match before.checked_sub(after) {
+        Some(packed) if packed > 0 => Ok(packed),
+        _ => Err(Error::Io {
+            what: format!("packing {what}"),
+            source: std::io::Error::other(format!("git says that it is done, but {after} of {before} are still loose")),
+        }),
+    }
+}
