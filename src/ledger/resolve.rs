@@ -1,13 +1,19 @@
 //! From a ref to the state of its task, in at most four object reads.
 
+use std::num::NonZero;
+
 use super::Ledger;
 use crate::commit::Commit;
 use crate::error::{Error, Place, Result};
-use crate::id::{RecordId, RefName, TASKS};
+use crate::id::{Oid, RecordId, RefName, TASKS};
 use crate::protocol::codec::{self, DecodeError};
 use crate::protocol::record::Record;
 use crate::protocol::state::{self, BrokenLink, TaskState};
-use crate::store::StoreError;
+use crate::store::{RefRow, StoreError};
+
+/// So many tasks are worth a thread of their own: reading them takes 20 ms. Opening the packs once more, for the
+/// thread, takes one or two.
+const ROWS_A_THREAD: usize = 2_000;
 
 /// A task whose chain cannot be read: named, never skipped in silence.
 #[derive(Debug)]
@@ -55,18 +61,46 @@ impl Fault {
     }
 }
 
-impl Ledger<'_> {
-    fn try_record(&self, id: RecordId) -> std::result::Result<Record, Fault> {
-        let commit = self.store.read_commit(id.0).map_err(Fault::Store)?;
-        codec::decode(&commit).map_err(|error| Fault::Decode(id, error))
-    }
+/// Fetches one commit.
+type ReadCommit<'a> = &'a dyn Fn(Oid) -> std::result::Result<Commit, StoreError>;
 
+fn try_record(read: ReadCommit<'_>, id: RecordId) -> std::result::Result<Record, Fault> {
+    let commit = read(id.0).map_err(Fault::Store)?;
+    codec::decode(&commit).map_err(|error| Fault::Decode(id, error))
+}
+
+/// The state of the task at `name`, whose tip was read already.
+fn state_at(read: ReadCommit<'_>, name: &RefName, tip: RecordId) -> Result<TaskState> {
+    let state = try_record(read, tip)
+        .and_then(|record| state::from_tip(tip, &record, |id| try_record(read, id)))
+        .map_err(|fault| fault.at(name, tip))?;
+    check_place(name, &state)?;
+    Ok(state)
+}
+
+/// A chain is valid only under the ref that its own Task record names (design, section 2).
+pub(super) fn check_place(name: &RefName, state: &TaskState) -> Result<()> {
+    let named = RefName::of_task(&state.task.queue, &state.task.slug);
+    if named == *name {
+        return Ok(());
+    }
+    let found = format!("its chain belongs to {named}, this ref is a second one for it");
+    Err(Error::Damaged { name: name.clone(), commit: state.tip, found })
+}
+
+/// The states of a part of a listing, row by row.
+fn states(read: ReadCommit<'_>, rows: &[RefRow]) -> Vec<Option<Result<TaskState>>> {
+    let state = |(name, tip): &RefRow| tip.as_ref().ok().map(|tip| state_at(read, name, RecordId(*tip)));
+    rows.iter().map(state).collect()
+}
+
+impl Ledger<'_> {
     /// One record of the task at `name`.
     ///
     /// # Errors
     /// `Damaged` where it is missing or no record.
     pub fn record(&self, name: &RefName, id: RecordId) -> Result<Record> {
-        self.try_record(id).map_err(|fault| fault.at(name, id))
+        try_record(&|id| self.store.read_commit(id), id).map_err(|fault| fault.at(name, id))
     }
 
     /// The record of a commit that has been read already.
@@ -84,31 +118,20 @@ impl Ledger<'_> {
 
     /// The state of the task at `name`, whose tip was read already.
     pub fn state_at(&self, name: &RefName, tip: RecordId) -> Result<TaskState> {
-        let state = self
-            .try_record(tip)
-            .and_then(|record| state::from_tip(tip, &record, |id| self.try_record(id)))
-            .map_err(|fault| fault.at(name, tip))?;
-        self.check_place(name, &state)?;
-        Ok(state)
-    }
-
-    /// A chain is valid only under the ref that its own Task record names (design, section 2).
-    pub(super) fn check_place(&self, name: &RefName, state: &TaskState) -> Result<()> {
-        let named = RefName::of_task(&state.task.queue, &state.task.slug);
-        if named == *name {
-            return Ok(());
-        }
-        let found = format!("its chain belongs to {named}, this ref is a second one for it");
-        Err(Error::Damaged { name: name.clone(), commit: state.tip, found })
+        state_at(&|id| self.store.read_commit(id), name, tip)
     }
 
     /// Reads every task below `prefix` (which ends in `/`).
     pub fn scan(&self, prefix: &str) -> Result<Scan> {
         let mut scan = Scan::default();
-        for (name, tip) in self.store.tips(prefix)? {
-            let state = match tip {
-                Ok(tip) => self.state_at(&name, RecordId(tip)),
-                Err(error) => Err(Error::Store(error)),
+        let rows = self.store.tips(prefix)?;
+        let states = self.states(&rows);
+        for ((name, tip), state) in rows.into_iter().zip(states) {
+            let state = match (tip, state) {
+                (Err(error), _) => Err(Error::Store(error)),
+                (Ok(_), Some(Ok(state))) => Ok(state),
+                // What another thread could not read, the store itself may: it puts back what a gc deleted.
+                (Ok(tip), _) => self.state_at(&name, RecordId(tip)),
             };
             match state {
                 Ok(state) => scan.tasks.push((name, state)),
@@ -120,6 +143,33 @@ impl Ledger<'_> {
             }
         }
         Ok(scan)
+    }
+}
+
+impl Ledger<'_> {
+    /// The states of a whole listing, row by row, on as many threads as are worth it.
+    fn states(&self, rows: &[RefRow]) -> Vec<Option<Result<TaskState>>> {
+        let own = |rows| states(&|id| self.store.read_commit(id), rows);
+        let most = rows.len() / ROWS_A_THREAD;
+        let Some(open) = self.store.reader().filter(|_| most > 1) else { return own(rows) };
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(most);
+        let (first, others) = rows.split_at(rows.len() / threads);
+        std::thread::scope(|scope| {
+            let open = &open;
+            let read = |rows| {
+                let reader = open();
+                states(&|id| reader.read_commit(id), rows)
+            };
+            let parts: Vec<_> = others
+                .chunks(rows.len().div_ceil(threads).max(1))
+                .map(|rows| scope.spawn(move || read(rows)))
+                .collect();
+            let mut states = own(first);
+            for part in parts {
+                states.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            states
+        })
     }
 }
 

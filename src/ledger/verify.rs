@@ -1,6 +1,7 @@
 //! Checking whole chains against every rule: the judgement that no shortcut through links can give.
 
 use super::Ledger;
+use super::resolve::check_place;
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
 use crate::protocol::apply::{self, Invalid};
@@ -95,7 +96,7 @@ impl Ledger<'_> {
         if let Err(Invalid { rule, found }) = apply::end(&state) {
             out.faults.push(fault(Some(state.tip), &rule.to_string(), found));
         }
-        if let Err(Error::Damaged { found, .. }) = self.check_place(name, &state) {
+        if let Err(Error::Damaged { found, .. }) = check_place(name, &state) {
             out.faults.push(fault(Some(state.tip), "place", found));
         }
         Ok(())

@@ -25,7 +25,9 @@ use self::discover::absolute;
 use self::objects::Objects;
 use self::refs::Refs;
 use self::rescue::Rescue;
-use super::{Commit, Durability, Mode, Pack, Publish, RefRow, Store, StoreError, Swap, durable, lock};
+use super::{
+    Commit, Durability, Mode, OpenReader, Pack, Publish, ReadCommits, RefRow, Store, StoreError, Swap, durable, lock,
+};
 use crate::id::{Oid, RefName, TASKS, shown};
 
 /// After so long a temporary file belongs to nobody: no append takes a day.
@@ -201,9 +203,20 @@ impl GitStore {
     }
 }
 
+impl ReadCommits for Objects {
+    fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
+        Objects::read_commit(self, id)
+    }
+}
+
 impl Store for GitStore {
     fn read_commit(&self, id: Oid) -> Result<Commit, StoreError> {
         self.rescuing(|| self.objects.read_commit(id))
+    }
+
+    fn reader(&self) -> Option<OpenReader> {
+        let (dir, hash) = (self.objects.dir().to_owned(), self.objects.hash());
+        Some(Box::new(move || Box::new(Objects::new(dir.clone(), hash))))
     }
 
     fn write_commit(&self, commit: &Commit) -> Result<Oid, StoreError> {

@@ -147,6 +147,19 @@ pub enum StoreError {
 /// One row of a listing: a ref, and its value or what is wrong with it.
 pub type RefRow = (RefName, Result<Oid, StoreError>);
 
+/// What a thread of its own needs to read commits.
+pub trait ReadCommits {
+    /// As [`Store::read_commit`].
+    ///
+    /// # Errors
+    /// As [`Store::read_commit`]. One that is called missing should be asked of the store itself, which knows of more
+    /// places.
+    fn read_commit(&self, id: Oid) -> Result<Commit, StoreError>;
+}
+
+/// Makes a reader, in whichever thread it is called.
+pub type OpenReader = Box<dyn Fn() -> Box<dyn ReadCommits> + Send + Sync>;
+
 /// Objects, refs and locks of one repository.
 ///
 /// Every method reads afresh: a store never answers from what it saw earlier.
@@ -156,6 +169,11 @@ pub trait Store {
     /// # Errors
     /// `Missing`, or `Damaged` for an object of another kind or one that cannot be parsed.
     fn read_commit(&self, id: Oid) -> Result<Commit, StoreError>;
+
+    /// Readers for other threads; `None` where the store has but one.
+    fn reader(&self) -> Option<OpenReader> {
+        None
+    }
 
     /// Writes one commit as a loose object and returns its id. It can be read, and is durable, once a ref was moved:
     /// [`Store::compare_and_swap`] sees to that.
