@@ -88,10 +88,26 @@ pub(super) fn check_place(name: &RefName, state: &TaskState) -> Result<()> {
     Err(Error::Damaged { name: name.clone(), commit: state.tip, found })
 }
 
-/// The states of a part of a listing, row by row.
-fn states(read: ReadCommit<'_>, rows: &[RefRow]) -> Vec<Option<Result<TaskState>>> {
-    let state = |(name, tip): &RefRow| tip.as_ref().ok().map(|tip| state_at(read, name, RecordId(*tip)));
-    rows.iter().map(state).collect()
+/// One row of a listing, read.
+type Row = (RefName, Result<TaskState>);
+
+fn read_row(read: ReadCommit<'_>, (name, tip): RefRow) -> Row {
+    let state = tip.map_err(Error::Store).and_then(|tip| state_at(read, &name, RecordId(tip)));
+    (name, state)
+}
+
+impl Scan {
+    /// Adds a row. A failure of the system is not the task's fault: it ends the listing.
+    fn add(&mut self, (name, state): Row) -> Result<()> {
+        match state {
+            Ok(state) => self.tasks.push((name, state)),
+            Err(error @ (Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. }))) => {
+                self.damaged.push(Damage { name, error });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 impl Ledger<'_> {
@@ -121,56 +137,54 @@ impl Ledger<'_> {
         state_at(&|id| self.store.read_commit(id), name, tip)
     }
 
-    /// Reads every task below `prefix` (which ends in `/`).
+    /// Reads every task below `prefix` (which ends in `/`); large listings on several threads.
     pub fn scan(&self, prefix: &str) -> Result<Scan> {
+        let mut own = self.store.tips(prefix)?;
+        let open = self.store.reader();
         let mut scan = Scan::default();
-        let rows = self.store.tips(prefix)?;
-        let states = self.states(&rows);
-        for ((name, tip), state) in rows.into_iter().zip(states) {
-            let state = match (tip, state) {
-                (Err(error), _) => Err(Error::Store(error)),
-                (Ok(_), Some(Ok(state))) => Ok(state),
-                // What another thread could not read, the store itself may: it puts back what a gc deleted.
-                (Ok(tip), _) => self.state_at(&name, RecordId(tip)),
-            };
-            match state {
-                Ok(state) => scan.tasks.push((name, state)),
-                // A failure of the system is not the task's fault: it ends the listing.
-                Err(error @ (Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. }))) => {
-                    scan.damaged.push(Damage { name, error });
+        std::thread::scope(|scope| {
+            let mut others = Vec::new();
+            if let Some(open) = &open {
+                for part in split_off_parts(&mut own) {
+                    others.push(scope.spawn(move || {
+                        let reader = open();
+                        part.into_iter().map(|row| read_row(&|id| reader.read_commit(id), row)).collect::<Vec<Row>>()
+                    }));
                 }
-                Err(error) => return Err(error),
             }
-        }
-        Ok(scan)
+            for row in own {
+                scan.add(read_row(&|id| self.store.read_commit(id), row))?;
+            }
+            for part in others {
+                for (name, state) in part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                    // What another thread could not read, the store itself may: it puts back what a gc deleted.
+                    let state = match state {
+                        Err(error @ Error::Damaged { .. }) => self.state(&name).and_then(|again| again.ok_or(error)),
+                        state => state,
+                    };
+                    scan.add((name, state))?;
+                }
+            }
+            Ok(scan)
+        })
     }
 }
 
-impl Ledger<'_> {
-    /// The states of a whole listing, row by row, on as many threads as are worth it.
-    fn states(&self, rows: &[RefRow]) -> Vec<Option<Result<TaskState>>> {
-        let own = |rows| states(&|id| self.store.read_commit(id), rows);
-        let most = rows.len() / ROWS_A_THREAD;
-        let Some(open) = self.store.reader().filter(|_| most > 1) else { return own(rows) };
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(most);
-        let (first, others) = rows.split_at(rows.len() / threads);
-        std::thread::scope(|scope| {
-            let open = &open;
-            let read = |rows| {
-                let reader = open();
-                states(&|id| reader.read_commit(id), rows)
-            };
-            let parts: Vec<_> = others
-                .chunks(rows.len().div_ceil(threads).max(1))
-                .map(|rows| scope.spawn(move || read(rows)))
-                .collect();
-            let mut states = own(first);
-            for part in parts {
-                states.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            states
-        })
+/// Takes the later parts of a long listing away, in order, one for each further thread that is worth it.
+fn split_off_parts(rows: &mut Vec<RefRow>) -> Vec<Vec<RefRow>> {
+    let most = rows.len() / ROWS_A_THREAD;
+    if most < 2 {
+        return Vec::new();
     }
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(most);
+    let share = rows.len().div_ceil(threads);
+    let mut parts = Vec::with_capacity(threads);
+    while rows.len() > share {
+        // The first part, which stays, may be the short one: it is read by the thread that collects the others.
+        parts.push(rows.split_off(rows.len() - share));
+    }
+    parts.reverse();
+    parts
 }
 
 /// The prefix of the refs of a queue, or of all tasks.
