@@ -6,7 +6,6 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,9 +19,6 @@ const START_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A log that is longer than this, in bytes, is put aside as `poll.log.1` when a poller starts.
 const LOG_MAX: u64 = 1 << 20;
-
-/// How long a holder may take to note its process id.
-const PID_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts `program` as a poller in the background and waits until it holds the lock. Returns its process id.
 ///
@@ -44,13 +40,11 @@ pub fn start(root: &StateRoot, mut program: Command) -> Result<u32, PollError> {
     let pid = child.id();
     match (said, run_lock::holder(&path)) {
         (Ok(_), Ok(Some(holder))) if holder == pid => Ok(pid),
-        (said, holder) => {
+        (said, _) => {
             let _already_gone = child.kill();
             let _ended = child.wait();
-            if let Ok(Some(holder)) = holder
-                && holder != pid
-            {
-                return Err(PollError::Held { path, pid: Some(holder) });
+            if run_lock::held(&path).unwrap_or(false) {
+                return Err(PollError::Held { pid: run_lock::noted_holder(&path), path });
             }
             let said = said?;
             let said = said.trim().trim_start_matches("error: ");
@@ -116,20 +110,16 @@ pub fn stop(root: &StateRoot, patience: Duration) -> Result<Option<u32>, PollErr
     if !run_lock::held(&path).map_err(unlockable("asking whether it is held"))? {
         return Ok(None);
     }
-    let started = Instant::now();
-    let mut pid = run_lock::recorded(&path);
-    while pid.is_none() && started.elapsed() < PID_PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
-        pid = run_lock::recorded(&path);
-    }
-    let Some(number) = pid else { return Err(unknown("it has not noted its process id".to_owned())) };
+    let Some(number) = run_lock::noted_holder(&path) else {
+        return Err(unknown("it has not noted its process id".to_owned()));
+    };
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return Err(unknown(format!("{number} is no process id")));
     };
     let handle = Handle::open(pid).map_err(|error| {
         unknown(format!("process {number} cannot be reached from here ({error}): it may live in another container"))
     })?;
-    if let Some(why) = not_its_holder(number, &path) {
+    if let Some(why) = run_lock::why_not_holder(number, &path) {
         return Err(unknown(why));
     }
     // Asked again, now that the handle cannot come to mean another process any more.
@@ -152,30 +142,6 @@ pub fn stop(root: &StateRoot, patience: Duration) -> Result<Option<u32>, PollErr
             if is_free { Ok(Some(number)) } else { Err(still_running) }
         }
     }
-}
-
-/// Why a process cannot be the holder of the lock; `None` where it has the very file open.
-#[cfg(target_os = "linux")]
-fn not_its_holder(pid: u32, path: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let lock = fs::metadata(path).map(id).ok();
-    match fs::read_dir(format!("/proc/{pid}/fd")) {
-        Err(error) => Some(format!("process {pid}, which it names, cannot be looked at: {error}")),
-        Ok(files) => {
-            let has_it_open =
-                files.flatten().any(|file| lock.is_some() && fs::metadata(file.path()).map(id).ok() == lock);
-            (!has_it_open).then(|| {
-                format!("process {pid}, which it names, has not locked it: that number may be of another container")
-            })
-        }
-    }
-}
-
-/// Elsewhere the lock and the note in it must do.
-#[cfg(not(target_os = "linux"))]
-fn not_its_holder(_pid: u32, _path: &Path) -> Option<String> {
-    None
 }
 
 /// A process that cannot be mistaken for a later one with the same id.

@@ -53,9 +53,7 @@ impl RunLock {
                     }
                     break;
                 }
-                // A holder that has just taken it may not have noted its pid yet.
-                while recorded(path).is_none() && wait.pause() {}
-                return Err(PollError::Held { path: path.to_owned(), pid: recorded(path) });
+                return Err(PollError::Held { path: path.to_owned(), pid: noted_holder(path) });
             }
             // The one that we have locked may have been unlinked by its last holder after we opened it.
             if !names(path, &file) {
@@ -124,6 +122,43 @@ pub fn recorded(path: &Path) -> Option<u32> {
 /// As [`held`].
 pub fn holder(path: &Path) -> io::Result<Option<u32>> {
     Ok(if held(path)? { recorded(path) } else { None })
+}
+
+/// The pid of the holder of a lock that is held. Who has just taken it has not noted its pid yet, and what stands there
+/// may be the note of one that was killed: then that is waited for, for a moment.
+pub fn noted_holder(path: &Path) -> Option<u32> {
+    let mut wait = Wait::new(PATIENCE);
+    loop {
+        match recorded(path) {
+            Some(pid) if why_not_holder(pid, path).is_none() => return Some(pid),
+            // Of another container, perhaps: there nothing can be seen of it.
+            other if !wait.pause() => return other,
+            _ => {}
+        }
+    }
+}
+
+/// Why a process cannot be the holder of the lock; `None` where it has the very file open.
+#[cfg(target_os = "linux")]
+pub fn why_not_holder(pid: u32, path: &Path) -> Option<String> {
+    let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let lock = fs::metadata(path).map(id).ok();
+    match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) => Some(format!("process {pid}, which it names, cannot be looked at: {error}")),
+        Ok(files) => {
+            let is_lock = |file: fs::DirEntry| lock.is_some() && fs::metadata(file.path()).map(id).ok() == lock;
+            let has_it_open = files.flatten().any(is_lock);
+            (!has_it_open).then(|| {
+                format!("process {pid}, which it names, has not locked it: that number may be of another container")
+            })
+        }
+    }
+}
+
+/// Elsewhere the lock and the note in it must do.
+#[cfg(not(target_os = "linux"))]
+pub fn why_not_holder(_pid: u32, _path: &Path) -> Option<String> {
+    None
 }
 
 /// Waits until nobody holds the lock, at most `patience`; whether that came.

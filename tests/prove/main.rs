@@ -7,6 +7,7 @@
 mod claim_race;
 mod drain;
 mod kill_points;
+mod poller;
 mod power;
 mod random_kills;
 mod support;
@@ -48,6 +49,7 @@ enum Proof {
     KillPoints(kill_points::Args),
     RandomKills(random_kills::Args),
     Power(power::Args),
+    Poller(poller::Args),
     /// Part of random-kills: one worker
     #[command(hide = true)]
     Worker(random_kills::worker::Args),
@@ -61,6 +63,7 @@ impl Proof {
             Proof::KillPoints(_) => "kill-points",
             Proof::RandomKills(_) => "random-kills",
             Proof::Power(_) => "power",
+            Proof::Poller(_) => "poller",
             Proof::Worker(_) => "worker",
         }
     }
@@ -70,6 +73,7 @@ impl Proof {
             vec![Proof::ClaimRace(claim_race::Args::quick()), Proof::KillPoints(kill_points::Args::quick())];
         proofs.extend(drain::Args::quick().map(Proof::Drain));
         proofs.push(Proof::RandomKills(random_kills::Args::quick()));
+        proofs.push(Proof::Poller(poller::Args::quick()));
         proofs.extend(power::Args::quick().map(Proof::Power));
         proofs
     }
@@ -81,6 +85,7 @@ impl Proof {
             Proof::KillPoints(args) => args.run(scratch),
             Proof::RandomKills(args) => args.run(scratch),
             Proof::Power(args) => args.run(scratch),
+            Proof::Poller(args) => args.run(scratch),
             Proof::Worker(args) => args.run().map(|()| Verdict::Held(String::new())),
         }
     }
