@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::AgentId;
 use crate::output::{Color, Output};
+use crate::poll::StateRoot;
 use crate::session::{Caller, Session};
 use crate::store::StoreError;
 
@@ -103,6 +104,12 @@ impl Global {
 
     /// Opens the repository.
     fn session_of(&self, caller: &Caller) -> Result<Session> {
+        self.enter_dir()?;
+        Session::open(&here(), caller, self.output())
+    }
+
+    /// Goes where `-C` says.
+    fn enter_dir(&self) -> Result<()> {
         if let Some(dir) = &self.dir {
             // As git does: every relative path of the call, GIT_DIR too, counts from there.
             std::env::set_current_dir(dir).map_err(|error| {
@@ -110,7 +117,7 @@ impl Global {
                 Error::Store(StoreError::Unusable { reason })
             })?;
         }
-        Session::open(&here(), caller, self.output())
+        Ok(())
     }
 }
 
@@ -245,6 +252,10 @@ impl Command {
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
             Command::Verify(args) => args.run(&global.session()?),
+            Command::Poll(args) if args.is_from_outside() => {
+                global.enter_dir()?;
+                args.run_outside(&StateRoot::find(&here())?, &global.output())
+            }
             Command::Poll(args) => {
                 let caller = poll::caller(global.agent.as_ref())?;
                 let reopen = || Session::reopen(&here(), &caller, global.output());

@@ -57,9 +57,6 @@ impl Config {
         fn parsed<T>(store: &GitStore, key: &str, parse: impl Fn(&str) -> Result<T>) -> Result<Option<T>> {
             store.config_string(key).map(|text| parse(&text).map_err(|error| wrong(key, &text, error))).transpose()
         }
-        fn wrong(key: &str, text: &str, error: Error) -> Error {
-            Error::Usage(format!("git configuration {key} = '{text}' cannot be used: {error}"))
-        }
         Ok(Config {
             queue: parsed(store, "pm.queue", |text| Ok(text.parse()?))?,
             ttl: match parsed(store, "pm.ttl", duration)? {
@@ -84,11 +81,18 @@ impl Config {
                 .iter()
                 .map(|text| text.parse().map_err(|error| wrong("pm.pollQueue", text, Error::from(error))))
                 .collect::<Result<_>>()?,
-            state_root: store
-                .config_path("pm.stateRoot")
-                .map_err(|found| wrong("pm.stateRoot", &found, Error::Usage("no path".to_owned())))?,
+            state_root: Config::state_root(store)?,
             fsync_is_set: store.config_string("core.fsync").is_some(),
         })
+    }
+
+    /// Reads `pm.stateRoot` alone: for who must find the poller even where something else is wrong.
+    ///
+    /// # Errors
+    /// `Usage` where it is no path.
+    pub fn state_root(store: &GitStore) -> Result<Option<PathBuf>> {
+        let no_path = |found: String| wrong("pm.stateRoot", &found, Error::Usage("no path".to_owned()));
+        store.config_path("pm.stateRoot").map_err(no_path)
     }
 
     /// One warning for each key under `pm.` that this build does not know, with the nearest one that it does. A
@@ -101,6 +105,10 @@ impl Config {
         };
         store.config_keys("pm").iter().filter(|key| !known(key)).map(warning).collect()
     }
+}
+
+fn wrong(key: &str, text: &str, error: Error) -> Error {
+    Error::Usage(format!("git configuration {key} = '{text}' cannot be used: {error}"))
 }
 
 /// The known key that is at most two edits away.

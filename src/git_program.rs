@@ -3,10 +3,13 @@
 //! Architecture invariant: no answer about a task ever comes from here. git is run to configure the repository, to
 //! pack it, and to show its own view of the ledger.
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{Error, Result};
 
@@ -20,6 +23,15 @@ const UNKNOWN_OPTION: i32 = 129;
 /// How often a running git is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How long a git may pack before it is told to end: what takes longer is no maintenance beside the work.
+const PACKING_MAX: Duration = Duration::from_secs(3600);
+
+/// How long a git that was told to end may clean up.
+const ENDING_MAX: Duration = Duration::from_secs(10);
+
+/// How much of what git says is kept, in bytes.
+const SAID_MAX: u64 = 4096;
+
 /// How a git that may be stopped ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -28,6 +40,14 @@ pub enum Ended {
     Done,
     /// It was told to stop, and cleaned up.
     Stopped,
+}
+
+/// The beginning of what a program says, which is read to its end.
+fn beginning(mut pipe: ChildStderr) -> String {
+    let mut said = Vec::new();
+    let _what_could_be_read = pipe.by_ref().take(SAID_MAX).read_to_end(&mut said);
+    let _rest = std::io::copy(&mut pipe, &mut std::io::sink());
+    String::from_utf8_lossy(&said).trim().to_owned()
 }
 
 /// The `git` program, working on one repository.
@@ -101,22 +121,38 @@ impl Git {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        while child.try_wait().map_err(failed)?.is_none() {
-            if stop() {
-                let group = rustix::process::Pid::from_child(&child);
-                let _ended_by_itself = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
-                child.wait().map_err(failed)?;
-                return Ok(Ended::Stopped);
+        // Read all the while: git may say more than a pipe holds, and then waits for a reader.
+        let stderr = child.stderr.take();
+        let said = std::thread::spawn(move || stderr.map(beginning).unwrap_or_default());
+        let group = Pid::from_child(&child);
+        let started = Instant::now();
+        let mut told_at: Option<Instant> = None;
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break status;
+            }
+            match told_at {
+                None if stop() || started.elapsed() > PACKING_MAX => {
+                    let _ended_by_itself = kill_process_group(group, Signal::TERM);
+                    told_at = Some(Instant::now());
+                }
+                Some(at) if at.elapsed() > ENDING_MAX => {
+                    let _ended_by_itself = kill_process_group(group, Signal::KILL);
+                }
+                _ => {}
             }
             std::thread::sleep(LOOK);
+        };
+        let said = said.join().unwrap_or_default();
+        match (status.success(), told_at) {
+            (true, _) => Ok(Ended::Done),
+            (false, Some(_)) if stop() => Ok(Ended::Stopped),
+            (false, Some(_)) => {
+                let said = format!("it was ended after {} minutes", PACKING_MAX.as_secs() / 60);
+                Err((None, Error::Io { what, source: std::io::Error::other(said) }))
+            }
+            (false, None) => Err((status.code(), Error::Io { what, source: std::io::Error::other(said) })),
         }
-        // It has ended, and says little: what it said fits into the pipe.
-        let output = child.wait_with_output().map_err(failed)?;
-        if output.status.success() {
-            return Ok(Ended::Done);
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err((output.status.code(), Error::Io { what, source: std::io::Error::other(said) }))
     }
 
     /// Makes git's own maintenance safe for the ledger's refs, in this repository only, unless `core.fsync` is set

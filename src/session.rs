@@ -113,9 +113,7 @@ impl Session {
 
     /// Where the poller keeps its files.
     pub fn state_root(&self) -> StateRoot {
-        // A relative one is put below the directory that all worktrees share, so that it is one for all of them.
-        let set = self.config.state_root.as_ref().map(|dir| self.store.common_dir().join(dir));
-        StateRoot::new(set.unwrap_or_else(|| self.state_dir()))
+        StateRoot::of(self.store.common_dir(), self.config.state_root.as_deref())
     }
 
     /// The wall clock, in seconds since 1970.

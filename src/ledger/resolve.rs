@@ -1,6 +1,7 @@
 //! From a ref to the state of its task, in at most four object reads.
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Ledger;
 use crate::commit::Commit;
@@ -137,22 +138,39 @@ impl Ledger<'_> {
         state_at(&|id| self.store.read_commit(id), name, tip)
     }
 
-    /// Reads every task below `prefix` (which ends in `/`); large listings on several threads.
+    /// Reads every task below `prefix` (which ends in `/`).
     pub fn scan(&self, prefix: &str) -> Result<Scan> {
+        let scan = self.scan_until(prefix, &|| false)?;
+        Ok(scan.expect("nothing stops it"))
+    }
+
+    /// As [`Ledger::scan`], but for `stop`, which is asked between the tasks: `None` after a yes. Large listings are read
+    /// on several threads.
+    pub fn scan_until(&self, prefix: &str, stop: &dyn Fn() -> bool) -> Result<Option<Scan>> {
         let mut own = self.store.tips(prefix)?;
         let open = self.store.reader();
         let mut scan = Scan::default();
+        let is_stopped = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let mut others = Vec::new();
             if let Some(open) = &open {
                 for part in split_off_parts(&mut own) {
+                    let is_stopped = &is_stopped;
                     others.push(scope.spawn(move || {
                         let reader = open();
-                        part.into_iter().map(|row| read_row(&|id| reader.read_commit(id), row)).collect::<Vec<Row>>()
+                        let goes_on = |_: &RefRow| !is_stopped.load(Ordering::Relaxed);
+                        part.into_iter()
+                            .take_while(goes_on)
+                            .map(|row| read_row(&|id| reader.read_commit(id), row))
+                            .collect::<Vec<Row>>()
                     }));
                 }
             }
             for row in own {
+                if stop() {
+                    is_stopped.store(true, Ordering::Relaxed);
+                    return Ok(None);
+                }
                 scan.add(read_row(&|id| self.store.read_commit(id), row))?;
             }
             for part in others {
@@ -165,7 +183,7 @@ impl Ledger<'_> {
                     scan.add((name, state))?;
                 }
             }
-            Ok(scan)
+            Ok(Some(scan))
         })
     }
 }

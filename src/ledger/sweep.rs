@@ -90,14 +90,14 @@ pub struct Outcome {
 }
 
 impl Ledger<'_> {
-    /// Sweeps every task below `prefix`. `state_dir` is where first sights are kept. Between two claims `stop` is
-    /// asked: on a yes the others are left to the next sweep.
+    /// Sweeps every task below `prefix`. `state_dir` is where first sights are kept. While it reads, and between two
+    /// claims, `stop` is asked: on a yes the rest is left to the next sweep.
     ///
     /// # Errors
     /// Failures of the system. Tasks that raced, failed or are damaged are in the outcome.
     pub fn sweep(&self, prefix: &str, state_dir: &Path, terms: &Terms, stop: &dyn Fn() -> bool) -> Result<Outcome> {
         let start = self.clock.monotonic();
-        let scan = self.scan(prefix)?;
+        let Some(scan) = self.scan_until(prefix, stop)? else { return Ok(Outcome::default()) };
         let end = self.clock.monotonic();
         let mut outcome = Outcome { scanned: scan.tasks.len(), damaged: scan.damaged, ..Outcome::default() };
         let mut observations = Observations::load(state_dir);

@@ -14,6 +14,9 @@ use rustix::process::Pid;
 
 use super::{PollError, StateRoot, run_lock};
 
+/// The first descriptor that is not standard input, output or error.
+const FIRST_OTHER_FD: i32 = 3;
+
 /// How long a poller may take from its start to the lock.
 const START_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -28,15 +31,17 @@ const LOG_MAX: u64 = 1 << 20;
 /// # Errors
 /// `Held` where one runs; `NotStarted` with what the program said.
 pub fn start(root: &StateRoot, mut program: Command) -> Result<u32, PollError> {
-    let not_started = |reason: String| PollError::NotStarted { reason };
+    let not_started = |reason: &str| PollError::NotStarted { reason: format!("the poller did not start: {reason}") };
     let path = root.run_lock();
+    // What else is open here, such as a lock of the calling script, is no business of a process that stays for months.
+    close_fds::set_fds_cloexec(FIRST_OTHER_FD, &[]);
     let mut child = program
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| not_started(error.to_string()))?;
-    let said = read_until_closed(&mut child, START_PATIENCE).map_err(|error| not_started(error.to_string()));
+        .map_err(|error| not_started(&error.to_string()))?;
+    let said = read_until_closed(&mut child, START_PATIENCE).map_err(|error| not_started(&error.to_string()));
     let pid = child.id();
     match (said, run_lock::holder(&path)) {
         (Ok(_), Ok(Some(holder))) if holder == pid => Ok(pid),
@@ -44,11 +49,12 @@ pub fn start(root: &StateRoot, mut program: Command) -> Result<u32, PollError> {
             let _already_gone = child.kill();
             let _ended = child.wait();
             if run_lock::held(&path).unwrap_or(false) {
-                return Err(PollError::Held { pid: run_lock::noted_holder(&path), path });
+                return Err(PollError::Held { pid: run_lock::noted_holder(&path).ok(), path });
             }
-            let said = said?;
-            let said = said.trim().trim_start_matches("error: ");
-            Err(not_started(if said.is_empty() { "it ended without a word".to_owned() } else { said.to_owned() }))
+            match said?.trim() {
+                "" => Err(not_started("it ended without a word")),
+                said => Err(PollError::NotStarted { reason: said.trim_start_matches("error: ").to_owned() }),
+            }
         }
     }
 }
@@ -102,17 +108,15 @@ pub fn turn_to_log(root: &StateRoot) -> io::Result<()> {
 /// `StillRunning` when `patience` has run out.
 pub fn stop(root: &StateRoot, patience: Duration) -> Result<Option<u32>, PollError> {
     let path = root.run_lock();
-    let unlockable = |doing| {
+    let unasked = || {
         let path = path.clone();
-        move |source| PollError::Unlockable { path, doing, source }
+        move |source| PollError::Unasked { path, source }
     };
     let unknown = |why: String| PollError::Unknown { path: path.clone(), why };
-    if !run_lock::held(&path).map_err(unlockable("asking whether it is held"))? {
+    if !run_lock::held(&path).map_err(unasked())? {
         return Ok(None);
     }
-    let Some(number) = run_lock::noted_holder(&path) else {
-        return Err(unknown("it has not noted its process id".to_owned()));
-    };
+    let number = run_lock::noted_holder(&path).map_err(&unknown)?;
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return Err(unknown(format!("{number} is no process id")));
     };
@@ -123,22 +127,22 @@ pub fn stop(root: &StateRoot, patience: Duration) -> Result<Option<u32>, PollErr
         return Err(unknown(why));
     }
     // Asked again, now that the handle cannot come to mean another process any more.
-    if run_lock::holder(&path).map_err(unlockable("asking whether it is held"))? != Some(number) {
+    if run_lock::holder(&path).map_err(unasked())? != Some(number) {
         return Ok(None);
     }
     handle.terminate().map_err(|error| unknown(format!("process {number} cannot be told to stop: {error}")))?;
     let still_running =
         PollError::StillRunning { pid: number, waited_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX) };
     let started = Instant::now();
-    if !handle.wait(patience).map_err(unlockable("waiting for its holder"))? {
+    if !handle.wait(patience).map_err(unasked())? {
         return Err(still_running);
     }
-    match run_lock::holder(&path).map_err(unlockable("asking whether it is held"))? {
+    match run_lock::holder(&path).map_err(unasked())? {
         // Another one was started meanwhile: the one that was meant is gone.
         Some(other) if other != number => Ok(Some(number)),
         _ => {
             let left = patience.saturating_sub(started.elapsed());
-            let is_free = run_lock::wait_until_free(&path, left).map_err(unlockable("waiting for it"))?;
+            let is_free = run_lock::wait_until_free(&path, left).map_err(unasked())?;
             if is_free { Ok(Some(number)) } else { Err(still_running) }
         }
     }

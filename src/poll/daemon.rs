@@ -77,6 +77,8 @@ impl StopSignal {
 pub struct Poller<'a> {
     lock: RunLock,
     root: StateRoot,
+    /// What the configuration said at the start.
+    configured_root: StateRoot,
     orders: Orders,
     signal: StopSignal,
     /// Opens the repository again, with the configuration of now.
@@ -102,37 +104,69 @@ impl<'a> Poller<'a> {
         let heartbeat = Heartbeat { started_at: now(), ..Heartbeat::default() };
         let journal = Journal::new(session.out.clone());
         let maintenance = Maintenance::default();
-        Poller { lock, root, orders, signal, reopen, session, heartbeat, maintenance, journal, has_warned: false }
+        let configured_root = session.state_root();
+        Poller {
+            lock,
+            root,
+            configured_root,
+            orders,
+            signal,
+            reopen,
+            session,
+            heartbeat,
+            maintenance,
+            journal,
+            has_warned: false,
+        }
     }
 
     /// Runs cycles until a signal comes, or one if that was ordered; `each` is handed every cycle. Returns the last one.
     ///
     /// # Errors
-    /// `Replaced` where the lock file was taken away; failures of waiting.
+    /// `Replaced` where the lock file was taken away, `Moved` where the configuration wants it elsewhere; failures of
+    /// waiting.
     pub fn run(mut self, each: impl Fn(&Cycle)) -> Result<Cycle> {
         self.heartbeat.interval_seconds = self.interval().as_secs_f64();
         self.beat();
+        if !self.orders.once {
+            let (pid, interval) = (std::process::id(), self.heartbeat.interval_seconds);
+            self.journal.event(format!("the poller runs, process {pid}, every {interval} s"));
+        }
         loop {
-            if !self.lock.is_ours() {
-                return Err(PollError::Replaced { path: self.lock.path().to_owned() }.into());
-            }
             let started = Instant::now();
+            self.check_place()?;
             let cycle = self.cycle(started);
+            self.check_place()?;
             self.heartbeat.interval_seconds = self.interval().as_secs_f64();
             self.heartbeat.last_cycle_at = Some(now());
             self.heartbeat.last_cycle = Some(cycle.clone());
             self.beat();
             each(&cycle);
+            if !self.orders.once && !self.signal.came() {
+                // Counted from the start of this cycle; what was missed meanwhile is not made up for.
+                let rest = self.interval().saturating_sub(started.elapsed());
+                self.signal.wait(rest).map_err(Error::io("waiting for the next cycle"))?;
+            }
+            if self.signal.came() {
+                self.journal.event("the poller was told to stop".to_owned());
+            }
             if self.orders.once || self.signal.came() {
                 return Ok(cycle);
             }
-            // Counted from the start of this cycle; what was missed meanwhile is not made up for.
-            let rest = self.interval().saturating_sub(started.elapsed());
-            self.signal.wait(rest).map_err(Error::io("waiting for the next cycle"))?;
-            if self.signal.came() {
-                return Ok(cycle);
-            }
         }
+    }
+
+    /// Whether this is still the poller that is found here: another one could start where it cannot be seen.
+    fn check_place(&self) -> Result<()> {
+        if !self.lock.is_ours() {
+            return Err(PollError::Replaced { path: self.lock.path().to_owned() }.into());
+        }
+        let configured = self.session.state_root();
+        if configured != self.configured_root {
+            let (from, to) = (self.configured_root.dir().to_owned(), configured.dir().to_owned());
+            return Err(PollError::Moved { from, to }.into());
+        }
+        Ok(())
     }
 
     fn interval(&self) -> Duration {
@@ -165,6 +199,7 @@ impl<'a> Poller<'a> {
         if !self.signal.came() {
             self.maintain(&mut cycle);
         }
+        self.journal.end_of_cycle();
         cycle.interrupted = self.signal.came();
         cycle.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         cycle
@@ -225,15 +260,15 @@ impl<'a> Poller<'a> {
     }
 
     fn maintain(&mut self, cycle: &mut Cycle) {
-        match self.maintenance.run(&self.session.store, &|| self.signal.came()) {
-            Ok(Packed { refs: 0, objects: 0 }) => {}
-            Ok(packed) => {
-                cycle.refs_packed = packed.refs as u64;
-                cycle.objects_packed = packed.objects as u64;
-                self.journal
-                    .event(format!("packed {} loose refs and about {} loose objects", packed.refs, packed.objects));
-            }
-            Err(error) => self.fail(cycle, format!("the maintenance failed: {error}")),
+        let (packed, faults) = self.maintenance.run(&self.session.store, &|| self.signal.came());
+        if packed != Packed::default() {
+            cycle.refs_packed = packed.refs as u64;
+            cycle.objects_packed = packed.objects as u64;
+            let Packed { refs, objects } = packed;
+            self.journal.event(format!("packed {refs} loose refs and about {objects} loose objects"));
+        }
+        for error in faults {
+            self.fail(cycle, format!("the maintenance failed: {error}"));
         }
     }
 
@@ -268,6 +303,13 @@ impl Journal {
 
     fn event(&self, what: String) {
         self.out.note(&format!("{} {what}", now()));
+    }
+
+    /// Says which faults of the cycle before are over.
+    fn end_of_cycle(&self) {
+        for what in self.faults[0].difference(&self.faults[1]) {
+            self.event(format!("no longer: {what}"));
+        }
     }
 
     fn warning(&self, what: &str) {

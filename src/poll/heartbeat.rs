@@ -7,12 +7,16 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::look_at;
 use crate::output::span;
+
+/// More than any heartbeat has.
+const BYTES_MAX: u64 = 1 << 16;
 
 /// What one cycle did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +93,13 @@ fn plainly<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Erro
 impl Heartbeat {
     /// Reads it. Absent, torn and foreign content is no heartbeat at all.
     pub fn read(path: &Path) -> Option<Heartbeat> {
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        let mut bytes = Vec::new();
+        look_at(path).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        let found: Heartbeat = serde_json::from_slice(&bytes).ok()?;
+        // They are shown on terminals, and somebody else may have written them.
+        let is_time = |time: &String| time.parse::<jiff::Timestamp>().is_ok();
+        let is_whole = is_time(&found.started_at) && found.last_cycle_at.as_ref().is_none_or(is_time);
+        is_whole.then_some(found)
     }
 
     /// Puts it in the place of the last one, at once. Only the holder of the run lock writes, so that the temporary file
@@ -118,7 +128,7 @@ mod tests {
     #[test]
     fn keys_that_are_not_ours_are_dropped_and_a_pid_above_all() {
         let found = read(
-            r#"{"startedAt":"a","lastCycleAt":null,"intervalSeconds":60,"pid":1,"lastCycle":{"tasks":2,"pid":3}}"#,
+            r#"{"startedAt":"2026-11-30T02:00:00Z","lastCycleAt":null,"intervalSeconds":60,"pid":1,"lastCycle":{"tasks":2,"pid":3}}"#,
         );
         let found = found.expect("a heartbeat");
         assert_eq!(found.last_cycle, Some(Cycle { tasks: 2, ..Cycle::default() }));
@@ -127,9 +137,17 @@ mod tests {
 
     #[test]
     fn what_is_torn_or_foreign_is_no_heartbeat() {
-        for text in
-            ["", "{", r#"{"startedAt":"a","#, "[]", "null", "{}", r#"{"startedAt":1,"intervalSeconds":60}"#, "\0"]
-        {
+        for text in [
+            "",
+            "{",
+            r#"{"startedAt":"a","#,
+            "[]",
+            "null",
+            "{}",
+            r#"{"startedAt":1,"intervalSeconds":60}"#,
+            "{\"startedAt\":\"\\u001b[31m\",\"intervalSeconds\":60}",
+            "\0",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
         assert_eq!(Heartbeat::read(Path::new("/nowhere/poll-status.json")), None);

@@ -40,38 +40,45 @@ pub struct Packed {
 }
 
 impl Maintenance {
-    /// Packs what is due. `stop` is asked while git works; on a yes git is ended, and leaves things as they were.
-    ///
-    /// # Errors
-    /// What git says, or that it did nothing.
-    pub fn run(&mut self, store: &GitStore, stop: &dyn Fn() -> bool) -> Result<Packed> {
+    /// Packs what is due. `stop` is asked while git works; on a yes git is ended, and leaves things as they were. What
+    /// went wrong is returned beside what was packed: what git says, or that it did nothing.
+    pub fn run(&mut self, store: &GitStore, stop: &dyn Fn() -> bool) -> (Packed, Vec<Error>) {
         let git = Git::new(store.common_dir());
-        let mut packed = Packed::default();
+        let (mut packed, mut faults) = (Packed::default(), Vec::new());
         if store.gc_runs() {
-            return Ok(packed);
+            return (packed, faults);
         }
-        if is_due(store.loose_refs()?, LOOSE_REFS, &mut self.refs_at) {
-            packed.refs = pack("refs", || Ok(store.loose_refs()?), || git.pack_refs(stop))?;
+        let refs = || Ok(store.loose_refs()?);
+        match pack_if_due("refs", refs, LOOSE_REFS, &mut self.refs_at, || git.pack_refs(stop)) {
+            Ok(count) => packed.refs = count,
+            Err(error) => faults.push(error),
         }
-        if !stop() && is_due(store.loose_objects()?, LOOSE_OBJECTS, &mut self.objects_at) {
-            packed.objects = pack("objects", || Ok(store.loose_objects()?), || git.repack(stop))?;
+        if stop() {
+            return (packed, faults);
         }
-        Ok(packed)
+        let objects = || Ok(store.loose_objects()?);
+        match pack_if_due("objects", objects, LOOSE_OBJECTS, &mut self.objects_at, || git.repack(stop)) {
+            Ok(count) => packed.objects = count,
+            Err(error) => faults.push(error),
+        }
+        (packed, faults)
     }
 }
 
-/// Whether there is enough to pack, and the last try is long enough ago. Notes the try.
-fn is_due(loose: usize, limit: usize, tried_at: &mut Option<Instant>) -> bool {
-    if loose < limit || tried_at.is_some_and(|at| at.elapsed() < REST) {
-        return false;
+/// Runs one kind of packing if there is enough to pack, and the last try is long enough ago. Counts before and after: git
+/// may have done nothing, and say nothing.
+fn pack_if_due(
+    what: &str,
+    count: impl Fn() -> Result<usize>,
+    limit: usize,
+    tried_at: &mut Option<Instant>,
+    run: impl FnOnce() -> Result<Ended>,
+) -> Result<usize> {
+    let before = count()?;
+    if before < limit || tried_at.is_some_and(|at| at.elapsed() < REST) {
+        return Ok(0);
     }
     *tried_at = Some(Instant::now());
-    true
-}
-
-/// Runs one kind of packing, and counts before and after: git may have nothing done, and say nothing.
-fn pack(what: &str, count: impl Fn() -> Result<usize>, run: impl FnOnce() -> Result<Ended>) -> Result<usize> {
-    let before = count()?;
     if run()? == Ended::Stopped {
         return Ok(0);
     }

@@ -16,15 +16,36 @@ pub mod maintenance;
 pub mod run_lock;
 pub mod status;
 
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::config::Config;
+use crate::error::Result;
+use crate::store::git::GitStore;
+
 /// Where the poller's files are: below `pm.stateRoot`, else `<git-common-dir>/pm`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateRoot(PathBuf);
 
 impl StateRoot {
-    /// The directory itself; it need not exist.
-    pub fn new(dir: PathBuf) -> StateRoot {
+    /// That of a repository, with what `pm.stateRoot` says; it need not exist. A relative path counts from the
+    /// directory that all worktrees share, so that it is one for all of them.
+    pub fn of(common_dir: &Path, set: Option<&Path>) -> StateRoot {
+        StateRoot(common_dir.join(set.unwrap_or(Path::new("pm"))))
+    }
+
+    /// That of the repository that `dir` is in, whatever else its configuration says.
+    ///
+    /// # Errors
+    /// `Unusable` where there is no repository, `Usage` where the path is none.
+    pub fn find(dir: &Path) -> Result<StateRoot> {
+        let store = GitStore::discover(dir)?;
+        Ok(StateRoot::of(store.common_dir(), Config::state_root(&store)?.as_deref()))
+    }
+
+    /// This very directory.
+    pub fn at(dir: PathBuf) -> StateRoot {
         StateRoot(dir)
     }
 
@@ -74,6 +95,26 @@ pub enum PollError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The lock cannot be asked whether it is held.
+    #[error("whether a poller runs cannot be told: {}: {source}", path.display())]
+    Unasked {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The poller's files are to be elsewhere from now on.
+    #[error(
+        "pm.stateRoot is {} now, and was {} when this poller started. It stopped, since nobody would find it there. `pm poll start` starts one anew",
+        to.display(),
+        from.display()
+    )]
+    Moved {
+        /// Where they are.
+        from: PathBuf,
+        /// Where they should be.
+        to: PathBuf,
+    },
     /// The lock file was taken away or replaced while the poller ran.
     #[error(
         "{} is not the file any more that this poller has locked: somebody removed or replaced it. The poller stopped, since another one could start beside it. `pm poll start` starts one anew",
@@ -84,7 +125,7 @@ pub enum PollError {
         path: PathBuf,
     },
     /// The poller that was started ended before it held the lock.
-    #[error("the poller did not start: {reason}")]
+    #[error("{reason}")]
     NotStarted {
         /// What it said, or what became of it.
         reason: String,
@@ -110,6 +151,13 @@ pub enum PollError {
         /// How long it was waited for, in milliseconds.
         waited_ms: u64,
     },
+}
+
+/// Opens a file of the poller's to look at it: without waiting for the other end of a pipe that stands in its place.
+fn look_at(path: &Path) -> io::Result<std::fs::File> {
+    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(no_wait).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::new(ErrorKind::InvalidInput, "it is no file")) }
 }
 
 fn named(pid: Option<u32>) -> String {

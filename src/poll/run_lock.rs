@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::PollError;
+use super::{PollError, look_at};
 use crate::store::lock::{self, Wait};
 use crate::store::{Durability, Mode, durable};
 
@@ -53,7 +53,7 @@ impl RunLock {
                     }
                     break;
                 }
-                return Err(PollError::Held { path: path.to_owned(), pid: noted_holder(path) });
+                return Err(PollError::Held { path: path.to_owned(), pid: noted_holder(path).ok() });
             }
             // The one that we have locked may have been unlinked by its last holder after we opened it.
             if !names(path, &file) {
@@ -102,7 +102,7 @@ impl Drop for RunLock {
 /// # Errors
 /// What the system says of a file that cannot be opened.
 pub fn held(path: &Path) -> io::Result<bool> {
-    match File::open(path) {
+    match look_at(path) {
         Ok(file) => Ok(!lock::try_lock(&file, Mode::Shared)? && names(path, &file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -112,7 +112,7 @@ pub fn held(path: &Path) -> io::Result<bool> {
 /// The pid in the file, whoever wrote it: a number that means nothing unless the lock is [`held`].
 pub fn recorded(path: &Path) -> Option<u32> {
     let mut text = String::new();
-    File::open(path).ok()?.take(PID_BYTES).read_to_string(&mut text).ok()?;
+    look_at(path).ok()?.take(PID_BYTES).read_to_string(&mut text).ok()?;
     text.strip_suffix('\n')?.parse().ok().filter(|pid| *pid > 0)
 }
 
@@ -126,19 +126,26 @@ pub fn holder(path: &Path) -> io::Result<Option<u32>> {
 
 /// The pid of the holder of a lock that is held. Who has just taken it has not noted its pid yet, and what stands there
 /// may be the note of one that was killed: then that is waited for, for a moment.
-pub fn noted_holder(path: &Path) -> Option<u32> {
+///
+/// # Errors
+/// Why what is noted cannot be the holder.
+pub fn noted_holder(path: &Path) -> Result<u32, String> {
     let mut wait = Wait::new(PATIENCE);
     loop {
-        match recorded(path) {
-            Some(pid) if why_not_holder(pid, path).is_none() => return Some(pid),
-            // Of another container, perhaps: there nothing can be seen of it.
-            other if !wait.pause() => return other,
-            _ => {}
+        let why_not = match recorded(path) {
+            None => "it has not noted its process id".to_owned(),
+            Some(pid) => match why_not_holder(pid, path) {
+                None => return Ok(pid),
+                Some(why) => why,
+            },
+        };
+        if !wait.pause() {
+            return Err(why_not);
         }
     }
 }
 
-/// Why a process cannot be the holder of the lock; `None` where it has the very file open.
+/// Why a process cannot be the holder of the lock; `None` where it has the very file open: more cannot be seen of it.
 #[cfg(target_os = "linux")]
 pub fn why_not_holder(pid: u32, path: &Path) -> Option<String> {
     let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
@@ -149,7 +156,7 @@ pub fn why_not_holder(pid: u32, path: &Path) -> Option<String> {
             let is_lock = |file: fs::DirEntry| lock.is_some() && fs::metadata(file.path()).map(id).ok() == lock;
             let has_it_open = files.flatten().any(is_lock);
             (!has_it_open).then(|| {
-                format!("process {pid}, which it names, has not locked it: that number may be of another container")
+                format!("process {pid}, which it names, does not have it open: that number may be of another container")
             })
         }
     }
@@ -177,8 +184,8 @@ pub fn wait_until_free(path: &Path, patience: Duration) -> io::Result<bool> {
 
 /// Opens the file, and makes it if need be. A symbolic link is refused: what it points at is not ours to lock.
 fn open(path: &Path) -> io::Result<File> {
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(no_follow).open(path)
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
 }
 
 /// Whether `path` names this open file.

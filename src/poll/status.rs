@@ -18,7 +18,9 @@ const LATE_AFTER_INTERVALS: f64 = 3.0;
 pub struct Status {
     /// Whether the lock is held.
     pub is_running: bool,
-    /// The pid in the lock file. While the lock is held it is the poller's; else it is a stale note.
+    /// The poller's process, where the lock is held and nothing speaks against it.
+    pub pid: Option<u32>,
+    /// Another pid that the lock file names: a stale note, or one of another container.
     recorded_pid: Option<u32>,
     heartbeat: Option<Heartbeat>,
     state_root: String,
@@ -28,42 +30,45 @@ impl Status {
     /// Looks.
     ///
     /// # Errors
-    /// `Unlockable` where the lock cannot be asked: nothing is then known.
+    /// `Unasked` where the lock cannot be asked: nothing is then known.
     pub fn look(root: &StateRoot) -> Result<Status, PollError> {
         let path = root.run_lock();
-        let is_running = run_lock::held(&path).map_err(|source| PollError::Unlockable {
-            path: path.clone(),
-            doing: "asking whether it is held",
-            source,
-        })?;
+        let unasked = |source| PollError::Unasked { path: path.clone(), source };
+        let is_running = run_lock::held(&path).map_err(unasked)?;
+        let recorded = run_lock::recorded(&path);
+        let pid = recorded.filter(|pid| is_running && run_lock::why_not_holder(*pid, &path).is_none());
         Ok(Status {
             is_running,
-            recorded_pid: run_lock::recorded(&path),
+            pid,
+            recorded_pid: recorded.filter(|_| pid.is_none()),
             heartbeat: Heartbeat::read(&root.heartbeat()),
             state_root: Path::display(root.dir()).to_string(),
         })
     }
 
-    /// The poller's process, while it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.recorded_pid.filter(|_| self.is_running)
-    }
-
     /// As JSON; `now` in seconds since 1970.
     pub fn to_json(&self, now: i64) -> Value {
         let mut value = json!({"running": self.is_running, "stateRoot": self.state_root});
-        if let Some(pid) = self.pid() {
+        if let Some(pid) = self.pid {
             value["pid"] = json!(pid);
-        } else if let Some(pid) = self.recorded_pid {
+        }
+        if let Some(pid) = self.recorded_pid {
             value["recordedPid"] = json!(pid);
+            value["stale"] = json!(!self.is_running);
         }
         if let Some(heartbeat) = &self.heartbeat {
             let mut fields = json!(heartbeat);
             if let (Value::Object(fields), Value::Object(into)) = (&mut fields, &mut value) {
                 into.append(fields);
             }
-            if let Some(age) = heartbeat.last_cycle_at.as_deref().and_then(|at| age_seconds(at, now)) {
-                value["lastCycleAgeMs"] = json!(age * 1000);
+            let times = [
+                ("startedAgeMs", Some(heartbeat.started_at.as_str())),
+                ("lastCycleAgeMs", heartbeat.last_cycle_at.as_deref()),
+            ];
+            for (key, at) in times {
+                if let Some(age) = at.and_then(|at| age_seconds(at, now)) {
+                    value[key] = json!(age * 1000);
+                }
             }
         }
         value
@@ -75,7 +80,8 @@ impl Status {
         let started_at = self.heartbeat.as_ref().map(|heartbeat| heartbeat.started_at.as_str());
         let mut line = match (self.is_running, cycle_at, started_at) {
             (true, Some(at), _) => {
-                format!("running{}, last cycle {}{}", self.process(), ago(at, now), self.pace(at, now))
+                let started = started_at.map(|at| format!(", started {}", ago(at, now))).unwrap_or_default();
+                format!("running{}{started}, last cycle {}{}", self.process(), ago(at, now), self.pace(at, now))
             }
             (true, None, Some(at)) => format!("running{}, started {}, no cycle yet", self.process(), ago(at, now)),
             (true, None, None) => format!("running{}, no heartbeat", self.process()),
@@ -85,14 +91,20 @@ impl Status {
             }
             (false, None, None) => "not running".to_owned(),
         };
-        if let (false, Some(pid)) = (self.is_running, self.recorded_pid) {
-            line.push_str(&format!("; poll.pid names process {pid}, which is stale: nobody holds the lock"));
+        match (self.is_running, self.recorded_pid) {
+            (false, Some(pid)) => {
+                line.push_str(&format!("; poll.pid names process {pid}, which is stale: nobody holds the lock"));
+            }
+            (true, Some(pid)) => line.push_str(&format!(
+                "; poll.pid names process {pid}, which does not hold the lock here: it may be of another container"
+            )),
+            (_, None) => {}
         }
         line
     }
 
     fn process(&self) -> String {
-        self.recorded_pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+        self.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     }
 
     /// How often it should run, and whether it does.
@@ -134,7 +146,7 @@ mod tests {
 
     const NOW: i64 = 1_796_000_000;
 
-    fn status(is_running: bool, recorded_pid: Option<u32>, cycle: Option<i64>) -> Status {
+    fn status(is_running: bool, noted: Option<u32>, cycle: Option<i64>) -> Status {
         let time = |ago: i64| jiff::Timestamp::from_second(NOW - ago).expect("a time").to_string();
         let heartbeat = Heartbeat {
             started_at: time(1000),
@@ -142,13 +154,17 @@ mod tests {
             interval_seconds: 60.0,
             last_cycle: None,
         };
-        Status { is_running, recorded_pid, heartbeat: Some(heartbeat), state_root: "/r".to_owned() }
+        let (pid, recorded_pid) = if is_running { (noted, None) } else { (None, noted) };
+        Status { is_running, pid, recorded_pid, heartbeat: Some(heartbeat), state_root: "/r".to_owned() }
     }
 
     #[test]
     fn the_lock_alone_says_whether_a_poller_runs() {
         let line = |running, pid, cycle| status(running, pid, cycle).line(NOW);
-        assert_eq!(line(true, Some(7), Some(5)), "running (process 7), last cycle 5 s ago, every 60 s");
+        assert_eq!(
+            line(true, Some(7), Some(5)),
+            "running (process 7), started 16 min ago, last cycle 5 s ago, every 60 s"
+        );
         assert!(line(true, Some(7), Some(500)).ends_with("late, it is stopped or at a long step"));
         assert_eq!(line(true, Some(7), None), "running (process 7), started 16 min ago, no cycle yet");
         assert!(line(false, None, Some(0)).starts_with("not running, stopped after the cycle of 2026-11-"));

@@ -214,7 +214,6 @@ fn the_configuration_is_read_again_in_every_cycle_and_a_wrong_one_is_not_taken()
     repo.plan("a");
     repo.pm_as("w2", &["executing", "--task", "a", "--ttl", "1ms"]).ok();
     let poller = Foreground::run(&repo, &[]);
-    // Read from the file: while the configuration is wrong, no command works.
     let heartbeat = || Heartbeat::read(&file(&repo, "poll-status.json"));
     let is = |what: &str, seconds: f64| {
         until(what, || heartbeat().filter(|heartbeat| heartbeat.interval_seconds == seconds));
@@ -223,6 +222,7 @@ fn the_configuration_is_read_again_in_every_cycle_and_a_wrong_one_is_not_taken()
     assert_eq!(cycle(&repo)["tasks"], 0, "the other queue is empty");
     repo.git(&["config", "pm.interval", "soon"]);
     until("the wrong value is counted", || heartbeat()?.last_cycle.filter(|cycle| cycle.errors == 1));
+    assert_eq!(status(&repo)["running"], true, "a poller can be asked whatever else is wrong");
     is("the old interval", 0.01);
     repo.git(&["config", "pm.interval", "20ms"]);
     is("the new interval", 0.02);
@@ -230,7 +230,8 @@ fn the_configuration_is_read_again_in_every_cycle_and_a_wrong_one_is_not_taken()
     until("the queue is swept now", || (repo.phase("a") == "new").then_some(()));
     poller.signal(Signal::TERM);
     let outcome = poller.outcome().ok();
-    assert_eq!(outcome.stderr.matches("the last good configuration is kept").count(), 1, "{outcome:?}");
+    assert_eq!(outcome.stderr.matches("Z the last good configuration is kept").count(), 1, "{outcome:?}");
+    assert!(outcome.stderr.contains("no longer: the last good configuration is kept"), "{outcome:?}");
 }
 
 #[test]
@@ -282,6 +283,47 @@ fn what_the_poller_packs_stays_what_it_was() {
 }
 
 #[test]
+fn a_git_that_says_more_than_a_pipe_holds_and_fails_is_a_fault_of_one_step() {
+    const REFS: usize = pm::poll::maintenance::LOOSE_REFS + 10;
+    let repo = Repo::new();
+    repo.plan("a");
+    repo.pm(&["poll", "run", "--once"]).ok();
+    let dir = repo.path().join(".git/refs/pm/tasks/other");
+    fs::create_dir_all(&dir).expect("made");
+    for i in 0..REFS {
+        fs::write(dir.join(format!("t{i}")), "no ref\n").expect("written");
+    }
+    let bin = repo.outside().join("bin");
+    fs::create_dir(&bin).expect("made");
+    let script =
+        "#!/bin/sh\ncase \" $* \" in *pack-refs*) head -c 300000 /dev/zero | tr '\\0' x >&2; exit 1;; esac\nexit 2\n";
+    fs::write(bin.join("git"), script).expect("written");
+    fs::set_permissions(bin.join("git"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+    let args = ["poll", "run", "--once", "--json", "--queue", "default"];
+    let outcome = Outcome::of(&args, repo.pm_command(&args).env("PATH", path)).exits(1);
+    let cycle = outcome.stdout_json();
+    assert_eq!((&cycle["errors"], &cycle["tasks"], &cycle["refsPacked"]), (&1.into(), &1.into(), &0.into()));
+    assert!(outcome.stderr.contains("the maintenance failed: running git pack-refs"), "{}", &outcome.stderr[..200]);
+    assert!(outcome.stderr.len() < 10_000, "not all of it is repeated");
+}
+
+#[test]
+fn a_started_poller_keeps_no_file_of_its_caller_open() {
+    let repo = Repo::new();
+    let _background = Background(&repo);
+    let line = format!("exec 9>held; exec 42>held-too; {} poll start --json --interval 1h", env!("CARGO_BIN_EXE_pm"));
+    let shell = Outcome::of(&["bash"], &mut repo.program("bash", &["-c", &line])).ok();
+    let pid = shell.stdout_json()["pid"].as_u64().expect("a number");
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("alive").flatten();
+    let held: Vec<_> = open
+        .filter_map(|file| fs::read_link(file.path()).ok())
+        .filter(|path| path.ends_with("held") || path.ends_with("held-too"))
+        .collect();
+    assert_eq!(held, Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
 fn the_poller_speaks_to_programs_too() {
     let repo = Repo::new();
     let _background = Background(&repo);
@@ -293,7 +335,10 @@ fn the_poller_speaks_to_programs_too() {
     repo.pm(&["poll", "run", "--once"]).ok();
     let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>().join(" ");
     let status = status(&repo);
-    assert_eq!(keys(&status), "running stateRoot startedAt lastCycleAt intervalSeconds lastCycle lastCycleAgeMs");
+    assert_eq!(
+        keys(&status),
+        "running stateRoot startedAt lastCycleAt intervalSeconds lastCycle startedAgeMs lastCycleAgeMs"
+    );
     assert_eq!(
         keys(&status["lastCycle"]),
         "tasks reclaimed raced rejected observing refsPacked objectsPacked errors durationMs interrupted"

@@ -68,7 +68,7 @@ fn a_stop_signals_nobody_whom_the_held_lock_does_not_vouch_for() {
     let _poller = Foreground::run(&repo, &["--interval", "1h"]);
     cycle(&repo);
     fs::write(file(&repo, "poll.pid"), format!("{}\n", stranger.id())).expect("written");
-    repo.pm(&["poll", "stop"]).fails(1).says("has not locked it").says("Nothing was signalled");
+    repo.pm(&["poll", "stop"]).fails(1).says("does not have it open").says("Nothing was signalled");
     for gone in ["", "4194305\n", "99999999999\n"] {
         fs::write(file(&repo, "poll.pid"), gone).expect("written");
         repo.pm(&["poll", "stop"]).fails(1).says("Nothing was signalled");
@@ -86,7 +86,7 @@ fn a_poller_of_another_pid_namespace_is_not_signalled() {
     let repo = Repo::new();
     let args = ["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_pm"), "poll", "run", "--interval", "1h"];
     let mut container = repo.program("unshare", &args).spawn().expect("a pid namespace");
-    until("it runs", || (status(&repo)["running"] == true && status(&repo)["pid"] == 1).then_some(()));
+    until("it runs", || (status(&repo)["running"] == true && status(&repo)["recordedPid"] == 1).then_some(()));
     // Process 1 of this machine is not the one that has the lock.
     repo.pm(&["poll", "stop"]).fails(1).says("Nothing was signalled");
     assert_eq!(status(&repo)["running"], true);
@@ -142,6 +142,46 @@ fn a_poller_that_its_configuration_dooms_never_holds_the_lock() {
     repo.pm(&["poll", "start"]).fails(2).says("pm.pollQueue = 'No Queue' cannot be used");
     repo.pm(&["poll", "start", "--interval", "0"]).fails(2);
     assert!(!file(&repo, "poll.pid").exists() && !file(&repo, "poll-status.json").exists());
+}
+
+#[test]
+fn a_poller_ends_when_its_files_are_to_be_elsewhere() {
+    let repo = Repo::new();
+    let poller = Foreground::run(&repo, &["--interval", "10ms"]);
+    repo.git(&["config", "pm.stateRoot", "elsewhere"]);
+    let outcome = poller.outcome().exits(1);
+    assert!(outcome.stderr.contains(".git/elsewhere now, and was "), "{outcome:?}");
+    assert!(!file(&repo, "poll.pid").exists());
+}
+
+#[test]
+fn a_worktree_may_have_a_state_root_of_its_own() {
+    let mut repo = Repo::new();
+    repo.git(&["commit", "--allow-empty", "--quiet", "-m", "one"]);
+    repo.git(&["config", "extensions.worktreeConfig", "true"]);
+    repo.git(&["worktree", "add", "--quiet", "../tree"]);
+    let common = repo.path().join(".git");
+    repo.set_path(repo.outside().join("tree"));
+    repo.git(&["config", "--worktree", "pm.stateRoot", "of-the-tree"]);
+    let started = repo.pm(&["poll", "start", "--json", "--interval", "10ms"]).json();
+    assert!(common.join("of-the-tree/poll.pid").exists() && !common.join("pm/poll.pid").exists());
+    assert_eq!(status(&repo)["pid"], started["pid"]);
+    assert_eq!(repo.pm(&["poll", "stop", "--json"]).json()["stopped"], started["pid"]);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    let repo = Repo::new();
+    fs::create_dir_all(file(&repo, "")).expect("made");
+    for name in ["poll.pid", "poll-status.json"] {
+        let path = file(&repo, name).display().to_string();
+        assert!(repo.program("mkfifo", &[&path]).status().expect("mkfifo runs").success());
+    }
+    repo.pm(&["poll", "status"]).fails(1).says("whether a poller runs cannot be told").says("it is no file");
+    repo.pm(&["poll", "stop"]).fails(1).says("it is no file");
+    assert!(repo.pm(&["status"]).ok().stdout.contains("poller: whether a poller runs cannot be told"));
+    fs::remove_file(file(&repo, "poll.pid")).expect("removed");
+    repo.pm(&["poll", "status"]).exits(3);
 }
 
 #[test]

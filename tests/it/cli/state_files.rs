@@ -75,7 +75,8 @@ fn made(repo: &Repo, prefix: &[&str], args: &[&str]) -> BTreeSet<String> {
 fn made_by_a_poller(repo: &Repo) -> BTreeSet<String> {
     let log = repo.outside().join("calls-of-the-poller");
     let _stopped_in_any_case = Background(repo);
-    let args = ["poll", "run", "--detached", "--interval", "1h"];
+    let root = repo.path().join(".git/pm").display().to_string();
+    let args = ["poll", "run", "--interval", "1h", "--detached", &root];
     let mut poller = traced(repo, &log, &[], &args).stderr(Stdio::null()).spawn().expect("strace starts");
     until("a cycle is over", || {
         let status = status(repo);

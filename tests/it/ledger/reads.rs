@@ -129,3 +129,27 @@ fn a_claim_reads_its_dependencies_and_nothing_of_their_past() {
     };
     assert_eq!(count(10), count(1_000));
 }
+
+#[test]
+fn a_sweep_that_is_stopped_while_it_reads_takes_nothing_and_forgets_nothing() {
+    let (world, store) = (World::new(), MemoryStore::new());
+    let worker = world.ledger(&store, "w1");
+    for slug in ["a", "b", "c"] {
+        plan(&worker, slug);
+        act(&worker, slug, claim()).expect("claimed");
+    }
+    let sweeper = world.ledger(&store, "sweeper");
+    let dir = tempfile::tempdir().expect("a directory");
+    let ttl = TtlRule { default: Ttl::from_ms(1).expect("a ttl"), force: false };
+    let terms = Terms { ttl, trust_clocks: false, max_attempts: 0, dry_run: false };
+    world.clock.advance(10);
+    store.reset_counts();
+    let asked = std::cell::Cell::new(0);
+    let after_the_first = || asked.replace(asked.get() + 1) == 1;
+    let outcome = sweeper.sweep("refs/pm/tasks/", dir.path(), &terms, &after_the_first).expect("stopped");
+    assert_eq!((outcome.scanned, outcome.stale, outcome.reclaimed.len()), (0, 0, 0));
+    assert_eq!(store.reads(), 2, "the tip of one task, and its Task");
+    assert!(sweeper.scan_until("refs/pm/tasks/", &|| true).expect("stopped").is_none());
+    let outcome = sweeper.sweep("refs/pm/tasks/", dir.path(), &terms, &|| false).expect("swept");
+    assert_eq!(outcome.reclaimed.len(), 3);
+}
