@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, executing, finished, heartbeat, list, log, man, next, owned, plan, poll,
-    pull, queues, reclaim, release, report, show, status, sweep, verify,
+    bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, list, log, man, next, owned, plan,
+    poll, pull, queues, reclaim, release, report, show, status, sweep, verify,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -189,6 +189,8 @@ pub enum Command {
     Release(Late<release::Args>),
     /// Close a task, with its last report as the proof
     Finished(Late<finished::Args>),
+    /// Ask whether a claim still holds its task
+    Fence(Late<fence::Args>),
     /// Take stale claims away from workers that went silent
     Sweep(Late<sweep::Args>),
     /// Take a task from its holder, by an operator's word
@@ -243,6 +245,7 @@ impl Command {
             Command::Report(args) => args.run(&global.session()?).map(done),
             Command::Release(args) => args.run(&global.session()?).map(done),
             Command::Finished(args) => args.run(&global.session()?).map(done),
+            Command::Fence(args) => args.run(&global.session()?).map(done),
             Command::Sweep(args) => args.run(&global.session()?),
             Command::Reclaim(args) => args.run(&global.session()?).map(done),
             Command::Show(args) => args.run(&global.session()?).map(done),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
 use crate::poll::PollError;
-use crate::protocol::refusal::{HeldBy, Refusal};
+use crate::protocol::refusal::{HeldBy, Lapse, Refusal};
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
 
@@ -231,7 +231,7 @@ fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
         Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
-        Refusal::LeaseLost { .. } => ExitCode::LeaseLost,
+        Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,
         Refusal::RaceLost { .. } => ExitCode::RaceLost,
         Refusal::DependenciesOpen { .. } => ExitCode::InvalidGraph,
@@ -251,6 +251,14 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
             map.insert("status".to_owned(), json!(phase.as_str()));
         }
         Refusal::LeaseLost { held, .. } => put_held(held),
+        Refusal::LeaseLapsed { claim, lapse } => {
+            map.insert("claim".to_owned(), json!(claim));
+            match lapse {
+                Lapse::NotHeld(phase) => map.insert("status".to_owned(), json!(phase.as_str())),
+                Lapse::TooShort { left_ms, .. } => map.insert("lease_left_ms".to_owned(), json!(left_ms)),
+                Lapse::AnotherClock => None,
+            };
+        }
         Refusal::RaceLost { held } => held.iter().for_each(put_held),
         Refusal::DependenciesOpen { open } => {
             let open: Vec<_> = open

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod context_id;
 pub mod demo;
 pub mod executing;
+pub mod fence;
 pub mod finished;
 pub mod heartbeat;
 pub mod list;
@@ -158,11 +159,19 @@ impl Watch {
         }
     }
 
-    /// The age of a task's tip, and the verdict over its claim if it has one.
-    fn judge(&self, name: &crate::id::RefName, state: &TaskState) -> (Option<u64>, Option<Verdict>) {
-        let Some(now) = self.now else { return (None, None) };
+    /// The age of a task's tip.
+    fn age(&self, name: &crate::id::RefName, state: &TaskState) -> Age {
+        let Some(now) = self.now else { return Age::JustSeen };
         let first_seen = self.observations.first_seen_ms(now.end.id, name, state.tip);
-        let age = lease::age(state.clock, now, first_seen);
+        lease::age(state.clock, now, first_seen)
+    }
+
+    /// The age of a task's tip where it is known, and the verdict over its claim if it has one.
+    fn judge(&self, name: &crate::id::RefName, state: &TaskState) -> (Option<u64>, Option<Verdict>) {
+        if self.now.is_none() {
+            return (None, None);
+        }
+        let age = self.age(name, state);
         let known = (age != Age::JustSeen).then(|| age.ms());
         (known, state.claim().map(|claim| lease::judge(age, self.ttl.ttl(claim.ttl))))
     }

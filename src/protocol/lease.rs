@@ -4,6 +4,9 @@
 //! on this machine's monotonic clock, read by the caller.
 
 use super::record::{ClockReading, Ttl};
+use super::refusal::{HeldBy, Lapse, Refusal};
+use super::state::TaskState;
+use crate::id::{AgentId, RecordId};
 
 /// The lease of claims that asked for none, unless `pm.ttl` or `--ttl` says otherwise.
 pub const DEFAULT_TTL_MS: u64 = 300_000;
@@ -102,6 +105,41 @@ pub fn judge(age: Age, ttl: Ttl) -> Verdict {
         Age::Measured(_) => Verdict::Fresh { left_ms },
         Age::Observed(_) | Age::JustSeen => Verdict::Observing { decides_in_ms: left_ms },
     }
+}
+
+/// Whether the claim that is named gives leave for an outside effect that takes `needed_ms`: it holds the task, and so
+/// much of its lease is left, at least one millisecond. Returns what is left. `age` is that of the task's newest record.
+///
+/// Only an exact age counts: one that was merely observed is the least that it can be.
+///
+/// # Errors
+/// `LeaseLost` where another claim holds the task, `LeaseLapsed` for any other reason; `NoStatus`.
+pub fn fence(
+    state: &TaskState,
+    agent: &AgentId,
+    named: RecordId,
+    age: Age,
+    rule: TtlRule,
+    needed_ms: u64,
+) -> Result<u64, Refusal> {
+    let lapsed = |lapse| Refusal::LeaseLapsed { claim: named, lapse };
+    let Some(claim) = state.claim() else {
+        return Err(state.phase().map_or(Refusal::NoStatus, |phase| lapsed(Lapse::NotHeld(phase))));
+    };
+    if claim.id != named {
+        let held = HeldBy { yours: claim.holder == *agent, holder: claim.holder, claim: claim.id };
+        return Err(Refusal::LeaseLost { agent: agent.clone(), named: Some(named), held });
+    }
+    let left_ms = match judge(age, rule.ttl(claim.ttl)) {
+        Verdict::Fresh { left_ms } => left_ms,
+        Verdict::Stale => 0,
+        Verdict::Observing { .. } => return Err(lapsed(Lapse::AnotherClock)),
+    };
+    let needed_ms = needed_ms.max(1);
+    if left_ms < needed_ms {
+        return Err(lapsed(Lapse::TooShort { left_ms, needed_ms }));
+    }
+    Ok(left_ms)
 }
 
 #[cfg(test)]

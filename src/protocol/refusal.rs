@@ -80,6 +80,27 @@ impl std::fmt::Display for Unmet {
     }
 }
 
+/// Why a claim gives no leave for an outside effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Lapse {
+    /// Nobody holds the task.
+    #[error("does not hold the task: it is {0}; do nothing in its name")]
+    NotHeld(Phase),
+    /// The lease is over, or nearly.
+    #[error("has {left_ms} ms of its lease left, and {needed_ms} ms are needed; send a heartbeat first")]
+    TooShort {
+        /// What is left of the lease, in milliseconds.
+        left_ms: u64,
+        /// What the effect needs, in milliseconds.
+        needed_ms: u64,
+    },
+    /// Its newest record was written on another clock.
+    #[error(
+        "was last kept alive on another clock: nobody here can tell what is left of its lease; send a heartbeat from this machine first"
+    )]
+    AnotherClock,
+}
+
 /// A rule said no. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -105,6 +126,14 @@ pub enum Refusal {
         named: Option<RecordId>,
         /// Who holds it.
         held: HeldBy,
+    },
+    /// 12: a claim gives no leave for an outside effect: it does not hold the task, or not for long enough.
+    #[error("claim {claim} {lapse}")]
+    LeaseLapsed {
+        /// The claim that was named.
+        claim: RecordId,
+        /// What is the matter with it.
+        lapse: Lapse,
     },
     /// 7: no report under this claim that could be the proof.
     #[error("there is no report under this claim to serve as the proof; `pm report` first")]

@@ -24,14 +24,13 @@ const LATER_OPTIONS: [&str; 16] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 18] = [
+const LATER_COMMANDS: [&str; 17] = [
     "replan",
     "cancel",
     "work",
     "init",
     "lost",
     "repair",
-    "fence",
     "hook",
     "gc",
     "sync",

@@ -10,6 +10,7 @@ mod configuration;
 mod damage;
 mod disk;
 mod exit_codes;
+mod fence;
 mod help;
 mod identity;
 mod locks;

@@ -181,6 +181,7 @@ fn refused(state: &TaskState, refusal: &Refusal) -> String {
             assert_eq!((agent, Some(held)), (&me, current.as_ref()));
             12
         }
+        Refusal::LeaseLapsed { .. } => panic!("only a fence is refused so: {refusal}"),
         Refusal::NoReport => 7,
         Refusal::RaceLost { held } => {
             assert_eq!(*held, current);
