@@ -12,9 +12,9 @@ use crate::protocol::record::Record;
 use crate::protocol::state::{self, BrokenLink, TaskState};
 use crate::store::{RefRow, StoreError};
 
-/// So many tasks are worth a thread of their own: reading them takes 20 ms. Opening the packs once more, for the
-/// thread, takes one or two.
-const ROWS_A_THREAD: usize = 2_000;
+/// So many tasks are worth a thread of their own: reading them takes 5 ms. Opening the packs once more, for the thread,
+/// takes one.
+const ROWS_A_THREAD: usize = 500;
 
 /// A task whose chain cannot be read: named, never skipped in silence.
 #[derive(Debug)]
