@@ -13,6 +13,7 @@ mod publish;
 mod reading;
 mod refs;
 mod rescue;
+mod stored;
 #[cfg(test)]
 mod tests;
 

@@ -12,7 +12,8 @@ use gix::objs::Kind;
 use gix::zlib::Compression;
 use gix::zlib::stream::deflate;
 
-use super::pack::{KEEP, KEEP_CONTENT, wrap};
+use super::pack::{KEEP, KEEP_CONTENT};
+use super::stored::wrap;
 use crate::store::{Durability, StoreError, durable};
 
 /// The mode of an object file, less the umask: nobody writes to an object.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::gix_failed;
 use super::objects::Objects;
+use super::stored::wrap;
 use crate::id::Oid;
 use crate::store::{Commit, Durability, Pack, StoreError, durable};
 
@@ -229,43 +230,6 @@ pub(super) const KEEP: &str = ".keep";
 
 /// What pm writes into it, to know its own again.
 pub(super) const KEEP_CONTENT: &[u8] = b"pm: being published\n";
-
-/// Appends `content` as one zlib stream that only wraps it (decision 10). Written by hand, since the state of a real
-/// compressor is larger than all the records that a process writes.
-pub(super) fn wrap(content: &[u8], out: &mut Vec<u8>) {
-    /// The most that one stored block holds.
-    const BLOCK: usize = 0xffff;
-    // 32 KiB window, deflate, no dictionary, fastest (RFC 1950).
-    out.extend_from_slice(&[0x78, 0x01]);
-    let mut blocks = content.chunks(BLOCK).peekable();
-    while let Some(block) = blocks.next() {
-        let len = block.len() as u16;
-        out.push(u8::from(blocks.peek().is_none()));
-        out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(&(!len).to_le_bytes());
-        out.extend_from_slice(block);
-    }
-    if content.is_empty() {
-        out.extend_from_slice(&[1, 0, 0, 0xff, 0xff]);
-    }
-    out.extend_from_slice(&adler32(content).to_be_bytes());
-}
-
-/// The checksum at the end of a zlib stream (RFC 1950).
-fn adler32(content: &[u8]) -> u32 {
-    const MODULUS: u32 = 65_521;
-    /// So many bytes fit into the sums before they must be reduced.
-    const RUN: usize = 5552;
-    let (mut a, mut b) = (1u32, 0u32);
-    for run in content.chunks(RUN) {
-        for &byte in run {
-            a += u32::from(byte);
-            b += a;
-        }
-        (a, b) = (a % MODULUS, b % MODULUS);
-    }
-    b << 16 | a
-}
 
 fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, "a pack holds at most 2^32 - 1 objects")

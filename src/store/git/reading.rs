@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gix::objs::{Find, Kind};
 
+use super::stored;
 use crate::id::Oid;
 use crate::store::lock::Wait;
 use crate::store::{StoreError, durable};
@@ -64,10 +65,13 @@ impl Reading {
     /// # Errors
     /// `Missing` after a second look, `Damaged` where the bytes are no object.
     pub(super) fn find(&self, id: Oid, object: &gix::hash::oid, out: &mut Vec<u8>) -> Result<Kind, StoreError> {
-        if self.stores.get().is_none()
-            && let Some(found) = self.loose.try_find(object, out).map_err(failed(id))?
-        {
-            return Ok(found.kind);
+        if self.stores.get().is_none() {
+            if let Some(kind) = self.find_stored(object, out) {
+                return Ok(kind);
+            }
+            if let Some(found) = self.loose.try_find(object, out).map_err(failed(id))? {
+                return Ok(found.kind);
+            }
         }
         if let Some(kind) = look(id, self.stores()?, object, out)? {
             return Ok(kind);
@@ -82,6 +86,17 @@ impl Reading {
                 return Err(StoreError::Missing { id });
             }
         }
+    }
+}
+
+impl Reading {
+    /// Reads a loose object of pm's own. Whatever is not quite one is looked at by gix.
+    fn find_stored(&self, object: &gix::hash::oid, out: &mut Vec<u8>) -> Option<Kind> {
+        let stream = std::fs::read(self.loose.object_path(object)).ok()?;
+        let (kind, content) = stored::unwrap(&stream)?;
+        out.clear();
+        out.extend_from_slice(content);
+        Some(kind)
     }
 }
 
