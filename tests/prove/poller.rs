@@ -53,6 +53,7 @@ impl Args {
 
     /// Two starts at once, round after round: one runs, and it is the one that both name.
     fn starts(&self, repo: &Repo) -> Result<String> {
+        let _none_is_left = Stopped(repo);
         let (mut killed, mut longest) = (0, Duration::ZERO);
         for round in 0..self.rounds {
             let started = Instant::now();
@@ -213,6 +214,15 @@ impl Drop for Poller {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
+    }
+}
+
+/// Stops the poller of a repository, also when the proof is broken.
+struct Stopped<'a>(&'a Repo);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let _stopped = self.0.pm(["poll", "stop"]);
     }
 }
 
