@@ -13,7 +13,7 @@ use crate::protocol::state::{self, BrokenLink, TaskState};
 use crate::store::{RefRow, StoreError};
 
 /// So many tasks are worth a thread of their own. Fewer only where all of them are packed: a thousand tasks with loose
-/// records take a fifth longer on two threads, which wait for each other whenever a file is mapped.
+/// records take a fifth longer on two threads, probably since each file that is mapped or unmapped holds the other one up.
 const ROWS_A_THREAD: usize = 2_000;
 
 /// A task whose chain cannot be read: named, never skipped in silence.
