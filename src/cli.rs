@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::{
     bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, list, log, man, next, owned, plan,
-    poll, pull, queues, reclaim, release, report, show, status, sweep, verify,
+    poll, pull, queues, reclaim, release, report, show, status, sweep, verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -209,6 +209,11 @@ pub enum Command {
     Owned(Late<owned::Args>),
     /// Sweep and maintain the ledger again and again
     Poll(Late<poll::Args>),
+    /// Run a command for task after task, each with its claim kept alive
+    Work(Late<work::Args>),
+    /// Part of work: a process between the runner and one command
+    #[command(hide = true)]
+    WorkChild(Late<work_child::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
     /// Print a fresh context id
@@ -264,6 +269,17 @@ impl Command {
                 let reopen = || Session::reopen(&here(), &caller, global.output());
                 args.run(global.session_of(&caller)?, &reopen)
             }
+            Command::Work(args) => {
+                let caller = Caller { agent: global.agent.clone(), context: global.context_id.clone() };
+                let session = global.session_of(&caller)?;
+                let here = here();
+                let open = |agent: &AgentId| {
+                    let caller = Caller { agent: Some(agent.clone()), context: caller.context.clone() };
+                    Session::reopen(&here, &caller, global.output())
+                };
+                args.run(&session, &open)
+            }
+            Command::WorkChild(args) => args.run(),
             Command::ContextId(args) => args.run(&global.output()).map(done),
             Command::Demo(args) => args.run(&global.output()).map(done),
             Command::Completions(args) => args.run(&global.output()).map(done),

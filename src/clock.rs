@@ -49,6 +49,18 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time since this machine was booted, in milliseconds, with the time that it was suspended (`CLOCK_BOOTTIME`): for
+/// whoever must let go of something before others may take it. Elsewhere than on Linux suspended time is missing.
+pub fn since_boot_ms() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(clock);
+    // Neither field is ever negative on these clocks.
+    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+}
+
 /// Which monotonic clock this is: readings are comparable within one boot of one machine and one time
 /// namespace. The boot id alone is not enough: a time namespace keeps it and shifts the clock.
 #[cfg(target_os = "linux")]

@@ -11,8 +11,9 @@ use crate::store::Durability;
 use crate::store::git::GitStore;
 
 /// The keys that this build knows, as git prints them.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "pm.agent",
+    "pm.allowVerifier",
     "pm.durability",
     "pm.interval",
     "pm.maxAttempts",
@@ -44,6 +45,8 @@ pub struct Config {
     pub poll_queues: Vec<Queue>,
     /// `pm.stateRoot`: where the poller's files are; relative to the git directory that all worktrees share.
     pub state_root: Option<PathBuf>,
+    /// `pm.allowVerifier`, several: the commands out of the ledger that may run here; `*` is all.
+    pub allow_verifier: Vec<String>,
     /// Whether `core.fsync` is set to anything: maintenance can then be trusted not to lose refs.
     pub fsync_is_set: bool,
 }
@@ -82,6 +85,7 @@ impl Config {
                 .map(|text| text.parse().map_err(|error| wrong("pm.pollQueue", text, Error::from(error))))
                 .collect::<Result<_>>()?,
             state_root: Config::state_root(store)?,
+            allow_verifier: store.config_strings("pm.allowVerifier"),
             fsync_is_set: store.config_string("core.fsync").is_some(),
         })
     }

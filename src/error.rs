@@ -88,6 +88,16 @@ pub enum Error {
     /// A poller cannot be run, started or stopped.
     #[error(transparent)]
     Poll(#[from] PollError),
+    /// The command of a runner cannot be started.
+    #[error(
+        "the command could not be started {times} times in a row, so this agent ended; the tasks are back in the queue. Last: {why}"
+    )]
+    NotStarted {
+        /// How often it was tried.
+        times: u32,
+        /// What the system said.
+        why: String,
+    },
     /// The tour broke a rule.
     #[error("the tour failed: {0}")]
     Tour(String),
@@ -105,7 +115,7 @@ pub enum Error {
 }
 
 /// A task's place in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The queue.
     pub queue: Queue,
@@ -153,7 +163,7 @@ impl Error {
             {
                 ExitCode::UnusableRepository
             }
-            Error::Poll(_) | Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
+            Error::Poll(_) | Error::NotStarted { .. } | Error::Tour(_) | Error::Io { .. } => ExitCode::Failure,
             Error::Store(error) => match error {
                 StoreError::Unusable { .. } | StoreError::ReadOnly { .. } => ExitCode::UnusableRepository,
                 StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. } => {
@@ -219,6 +229,7 @@ impl Error {
             | Error::Poll(_)
             | Error::BatchRaced { .. }
             | Error::InvalidGraph(_)
+            | Error::NotStarted { .. }
             | Error::Tour(_)
             | Error::Store(_)
             | Error::Io { .. } => {}

@@ -32,6 +32,10 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 /// How much of what git says is kept, in bytes.
 const SAID_MAX: u64 = 4096;
 
+/// Variables that would lead git to another repository than the one that is meant.
+pub const LEADS_ASTRAY: [&str; 5] =
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"];
+
 /// How a git that may be stopped ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -65,7 +69,7 @@ impl Git {
     fn command(&self) -> Command {
         let mut command = Command::new("git");
         // What a hook or a wrapper exported must not redirect it elsewhere.
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"] {
+        for name in LEADS_ASTRAY {
             command.env_remove(name);
         }
         command.arg("--git-dir").arg(&self.git_dir).stdin(Stdio::null());
@@ -171,6 +175,54 @@ impl Git {
             Err(_) if is_set() => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// The commit that a ref leads to; `None` where there is no such ref.
+    pub fn commit_of(&self, name: &str) -> Option<String> {
+        let commit = format!("{name}^{{commit}}");
+        self.output(&["rev-parse", "--quiet", "--verify", &commit]).ok().map(|id| id.trim().to_owned())
+    }
+
+    /// The worktrees, as pairs of directory and full name of the branch that is checked out there.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run or fails.
+    pub fn worktrees(&self) -> Result<Vec<(PathBuf, String)>> {
+        let listed = self.output(&["worktree", "list", "--porcelain"])?;
+        let pair = |block: &str| {
+            let field = |key: &str| block.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+            Some((PathBuf::from(field("worktree ")?), field("branch ").unwrap_or_default()))
+        };
+        Ok(listed.split("\n\n").filter_map(pair).collect())
+    }
+
+    /// Adds a worktree at `dir` with a branch that exists, or with a new one at `start`.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run or fails, with what it said.
+    pub fn add_worktree(&self, dir: &Path, branch: &str, start: Option<&str>) -> Result<()> {
+        let dir = dir.to_string_lossy();
+        match start {
+            Some(start) => self.output(&["worktree", "add", "--quiet", "-b", branch, &dir, start]),
+            None => self.output(&["worktree", "add", "--quiet", &dir, branch]),
+        }
+        .map(drop)
+    }
+
+    /// Removes a worktree in which there is nothing that is not committed.
+    ///
+    /// # Errors
+    /// `Io` where there is, or git cannot be run or fails.
+    pub fn remove_worktree(&self, dir: &Path) -> Result<()> {
+        self.output(&["worktree", "remove", &dir.to_string_lossy()]).map(drop)
+    }
+
+    /// Deletes a branch that is still at `commit`.
+    ///
+    /// # Errors
+    /// `Io` where it is elsewhere, or git cannot be run or fails.
+    pub fn delete_branch(&self, branch: &str, commit: &str) -> Result<()> {
+        self.output(&["update-ref", "-d", &format!("refs/heads/{branch}"), commit]).map(drop)
     }
 
     /// Creates a repository at `dir`.

@@ -299,6 +299,11 @@ impl RefName {
         format!("{TASKS}{}/", escape(queue.as_str()))
     }
 
+    /// The branch for the work on this task: `pm/<queue>/<slug>`, escaped as here.
+    pub fn branch(&self) -> String {
+        format!("pm/{}", self.0.strip_prefix(TASKS).unwrap_or(&self.0))
+    }
+
     /// The (queue, slug) that this ref stands for. Names that `of_task` would not have written are errors.
     pub fn task(&self) -> Result<(Queue, Slug), NameError> {
         let bad = || NameError::Ref { found: shown(&self.0) };

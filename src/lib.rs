@@ -5,7 +5,7 @@
 //!
 //! - [`protocol`]: the rules, pure. [`store`]: objects, refs, locks. Neither knows the other.
 //! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
-//! - [`poll`]: the daemon beside the commands.
+//! - [`poll`]: the daemon beside the commands. [`work`]: the runner.
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
@@ -27,6 +27,7 @@ pub mod poll;
 pub mod protocol;
 pub mod session;
 pub mod store;
+pub mod work;
 
 use std::process::ExitCode as Exit;
 

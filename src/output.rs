@@ -107,6 +107,17 @@ impl Output {
         Progress { what, total, drawn: None, is_shown }
     }
 
+    /// A place for lines that are drawn again and again: where stdout is a terminal, and people are to look at it.
+    pub fn board(&self) -> Option<Board> {
+        let stdout = io::stdout();
+        (!self.quiet && !self.json && stdout.is_terminal()).then_some(Board { drawn: 0 })
+    }
+
+    /// Whether nothing is to be said that was not asked for.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Something worth knowing that is not the result; on stderr.
     pub fn note(&self, text: &str) {
         if !self.quiet && !self.json {
@@ -175,6 +186,44 @@ impl Drop for Progress {
         if self.drawn.is_some() {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
+    }
+}
+
+/// Lines at the end of a terminal that are drawn over themselves.
+#[derive(Debug)]
+pub struct Board {
+    /// How many lines stand there now.
+    drawn: usize,
+}
+
+impl Board {
+    /// The width of a terminal that does not tell it, in columns.
+    const COLUMNS: usize = 80;
+
+    /// Draws these lines in the place of the last ones, each cut to the width of the terminal.
+    pub fn draw(&mut self, lines: &[String]) {
+        let mut stdout = io::stdout().lock();
+        let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
+        let width = if columns == 0 { Self::COLUMNS } else { columns } - 1;
+        let mut text = self.wiped();
+        for line in lines {
+            text.extend(line.chars().take(width));
+            text.push('\n');
+        }
+        self.drawn = lines.len();
+        let _nobody_may_look = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+
+    /// Wipes the lines away, so that something else can be printed there.
+    pub fn wipe(&mut self) {
+        let text = self.wiped();
+        self.drawn = 0;
+        let mut stdout = io::stdout().lock();
+        let _nobody_may_look = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+
+    fn wiped(&self) -> String {
+        if self.drawn == 0 { String::new() } else { format!("\u{1b}[{}A\r\u{1b}[J", self.drawn) }
     }
 }
 

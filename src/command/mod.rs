@@ -26,6 +26,8 @@ pub mod show;
 pub mod status;
 pub mod sweep;
 pub mod verify;
+pub mod work;
+pub mod work_child;
 
 use std::io::Read;
 use std::path::Path;

@@ -6,11 +6,10 @@ use super::{Watch, damaged_json, list_entry, list_row, place_width, warn_damaged
 use crate::error::Result;
 use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
-use crate::ledger::graph::Graph;
-use crate::ledger::resolve::{Damage, place, prefix};
+use crate::ledger::resolve::{place, prefix};
+use crate::ledger::runnable::Runnable;
 use crate::output::Output;
 use crate::protocol::record::Label;
-use crate::protocol::select::{self, Hindrance};
 use crate::protocol::state::TaskState;
 use crate::protocol::view;
 use crate::session::Session;
@@ -39,53 +38,21 @@ pub struct Filter {
     pub labels: Vec<Label>,
 }
 
-/// The runnable tasks of a queue, in the order in which they are handed out.
-#[derive(Debug)]
-pub struct Runnable {
-    /// The tasks.
-    pub tasks: Vec<(RefName, TaskState)>,
-    /// Tasks that could not be read.
-    pub damaged: Vec<Damage>,
-    /// How many tasks this build cannot judge.
-    pub unsupported: usize,
-}
-
-impl Runnable {
-    /// Names what was left out: on stderr, never in silence.
-    pub fn warn(&self, out: &Output) {
-        warn_damaged(out, &self.damaged);
-        if self.unsupported > 0 {
-            out.warning(&format!(
-                "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
-                self.unsupported
-            ));
-        }
-    }
-}
-
 impl Filter {
     /// Reads the runnable tasks.
     pub fn runnable(&self, session: &Session, ledger: &Ledger<'_>) -> Result<Runnable> {
-        let queue = session.queue(self.queue.as_ref())?;
-        let scan = ledger.scan(&prefix(Some(&queue)))?;
-        let mut graph = Graph::new(ledger, &scan.tasks);
-        let mut runnable: Vec<usize> = Vec::new();
-        let mut unsupported = 0;
-        for (index, (_, state)) in scan.tasks.iter().enumerate() {
-            if !self.labels.iter().all(|label| state.task.labels.contains(label)) {
-                continue;
-            }
-            match select::runnable(state, |ids| graph.unmet(ids)) {
-                Ok(()) => runnable.push(index),
-                Err(Hindrance::Unsupported(_)) => unsupported += 1,
-                Err(Hindrance::NotNew | Hindrance::Blocked(_)) => {}
-            }
-        }
-        graph.finish()?;
-        runnable.sort_by(|a, b| select::order(&scan.tasks[*a].1, &scan.tasks[*b].1));
-        let mut tasks: Vec<_> = scan.tasks.into_iter().map(Some).collect();
-        let tasks = runnable.into_iter().filter_map(|index| tasks[index].take()).collect();
-        Ok(Runnable { tasks, damaged: scan.damaged, unsupported })
+        ledger.runnable(&prefix(Some(&session.queue(self.queue.as_ref())?)), &self.labels)
+    }
+}
+
+/// Names what was left out: on stderr, never in silence.
+pub fn warn_left_out(out: &Output, runnable: &Runnable) {
+    warn_damaged(out, &runnable.damaged);
+    if runnable.unsupported > 0 {
+        out.warning(&format!(
+            "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
+            runnable.unsupported
+        ));
     }
 }
 
@@ -97,7 +64,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
         let runnable = self.filter.runnable(session, &ledger)?;
-        runnable.warn(&session.out);
+        warn_left_out(&session.out, &runnable);
         if self.all {
             let watch = Watch::new(session);
             let moment = |name: &RefName, state: &TaskState| watch.moment(name, state, Vec::new());

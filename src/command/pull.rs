@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
-use super::next::{Filter, task_json};
+use super::next::{Filter, task_json, warn_left_out};
 use crate::config::duration;
 use crate::error::{Error, Result};
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
+use crate::ledger::runnable::was_taken;
 use crate::protocol::decide::Intent;
 use crate::protocol::record::Ttl;
-use crate::protocol::refusal::Refusal;
 use crate::protocol::view;
 use crate::session::Session;
 use crate::store::StoreError;
@@ -69,7 +69,7 @@ impl Args {
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
             if losses == 0 {
-                runnable.warn(&session.out);
+                warn_left_out(&session.out, &runnable);
             }
             if runnable.tasks.is_empty() {
                 return Ok(None);
@@ -80,7 +80,7 @@ impl Args {
             for (name, state) in runnable.tasks {
                 match session.writer().append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
                     Ok(appended) => return Ok(Some(appended)),
-                    Err(error) if lost(&error) && losses < self.max_retries => losses += 1,
+                    Err(error) if was_taken(&error) && losses < self.max_retries => losses += 1,
                     // One task whose lock somebody holds does not keep the others from being worked on.
                     Err(error @ Error::Store(StoreError::Locked { .. })) if locked.is_none() => {
                         session.out.warning(&error.to_string());
@@ -111,17 +111,6 @@ impl Args {
         );
         Ok(())
     }
-}
-
-/// Whether somebody else was faster: a dependency that was reopened meanwhile counts as that, too.
-fn lost(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Refused {
-            refusal: Refusal::RaceLost { .. } | Refusal::WrongPhase { .. } | Refusal::DependenciesOpen { .. },
-            ..
-        }
-    )
 }
 
 /// What `--shell` prints when nothing was claimed for want of a repository, a right call or anything else: a loop that

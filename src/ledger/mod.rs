@@ -13,6 +13,7 @@ pub mod find;
 pub mod graph;
 pub mod observations;
 pub mod resolve;
+pub mod runnable;
 pub mod sweep;
 pub mod verify;
 

@@ -4,6 +4,7 @@
 //! below `git/` name gix.
 
 mod discover;
+mod glimpse;
 mod layout;
 mod loose;
 mod objects;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::discover::absolute;
+pub use self::glimpse::Glimpse;
 use self::objects::Objects;
 use self::refs::Refs;
 use self::rescue::Rescue;

@@ -1,0 +1,87 @@
+//! One agent of a runner: takes a task, works on it, takes the next.
+
+use std::time::Duration;
+
+use super::Orders;
+use super::attempt::Attempt;
+use super::event::{Fate, Teller, What};
+use super::stop::{Stop, Wish};
+use super::supply::Supply;
+use crate::error::{Error, Result};
+use crate::exit_code::ExitCode;
+use crate::session::Session;
+
+/// After so many tasks in a row whose command could not be started the agent ends: the next one cannot, either, and each
+/// try leaves three records.
+const NOT_STARTED_MAX: u32 = 3;
+
+/// After so many failures in a row to take a task the agent ends.
+const FAILED_MAX: u32 = 8;
+
+/// The pause after the first of them, doubled each time.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// An agent.
+pub struct Agent<'a> {
+    /// Its own view of the repository.
+    pub session: Session,
+    /// What the runner was asked to do.
+    pub orders: &'a Orders,
+    /// Where its tasks come from.
+    pub supply: &'a Supply,
+    /// Whether it is to stop.
+    pub stop: &'a Stop,
+    /// Where it says what it does.
+    pub tell: Teller,
+}
+
+impl Agent<'_> {
+    /// Works until there is nothing more to do.
+    ///
+    /// # Errors
+    /// `NotStarted` where the command cannot be started, again and again; what keeps it from taking tasks.
+    pub fn run(&self) -> Result<()> {
+        let result = self.work();
+        self.tell.say(What::Over(result.as_ref().err().map(Error::to_string)));
+        result
+    }
+
+    fn work(&self) -> Result<()> {
+        let mut failed = 0;
+        let mut not_started = 0;
+        loop {
+            let taken = match self.supply.next(&self.session, self.stop, &self.tell) {
+                Ok(Some(taken)) => taken,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    failed += 1;
+                    if failed >= FAILED_MAX || error.exit_code() == ExitCode::UnusableRepository {
+                        return Err(error);
+                    }
+                    self.tell.say(What::Warning(format!("no task could be taken: {error}")));
+                    self.pause(PAUSE * (1 << failed));
+                    continue;
+                }
+            };
+            failed = 0;
+            let ending = Attempt::new(self, &taken).run();
+            self.supply.returned(taken.state.id, ending.fate == Fate::Failed);
+            not_started = if ending.fate == Fate::NotStarted { not_started + 1 } else { 0 };
+            if not_started >= NOT_STARTED_MAX {
+                return Err(Error::NotStarted { times: not_started, why: ending.why });
+            }
+        }
+    }
+
+    /// Waits so long, or until the runner is to stop.
+    fn pause(&self, time: Duration) {
+        use rustix::event::{PollFd, PollFlags};
+        if self.stop.wish() > Wish::None {
+            return;
+        }
+        let Ok(time) = rustix::time::Timespec::try_from(time) else { return };
+        let mut polled: Vec<_> =
+            self.stop.awaited().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into_iter().collect();
+        let _ended_early = rustix::event::poll(&mut polled, Some(&time));
+    }
+}

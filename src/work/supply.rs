@@ -1,0 +1,303 @@
+//! Handing out tasks to the agents of one runner.
+//!
+//! One agent at a time reads the ledger for all of them, and the others take what it found: so many agents cost no more
+//! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
+//! the compare-and-swap.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::event::{Teller, What};
+use super::renewal::TTL_MIN_MS;
+use super::stop::{Stop, Wish};
+use crate::clock::since_boot_ms;
+use crate::error::{Error, Result};
+use crate::id::{Queue, RecordId, RefName, TaskId};
+use crate::ledger::find::Found;
+use crate::ledger::resolve::{place, prefix};
+use crate::ledger::runnable::{Blocked, Runnable, was_taken};
+use crate::protocol::decide::Intent;
+use crate::protocol::record::{Label, Ttl};
+use crate::protocol::state::TaskState;
+use crate::session::Session;
+use crate::store::StoreError;
+use crate::store::git::Glimpse;
+
+/// The first pause of a runner that has nothing to do; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The longest pause: a task that is planned meanwhile starts after so long at the latest, and the time of one listing.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The ledger is read after so long even where nothing seems to have changed: not every file system tells.
+const READ_AFTER: Duration = Duration::from_secs(15);
+
+/// A listing is used for so many times as long as it took, and a pause between two lasts as long: reading the ledger
+/// takes at most a tenth of the time, however large it is.
+const USE_FOR: u32 = 10;
+
+/// After a failure a task is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_secs(1);
+
+/// The longest such pause.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// What is handed out, and until when.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// From this queue.
+    pub queue: Queue,
+    /// Tasks with all of these labels.
+    pub labels: Vec<Label>,
+    /// The lease to ask for; else the task's own, else `pm.ttl`.
+    pub ttl: Option<Ttl>,
+    /// Goes on when the queue is empty.
+    pub forever: bool,
+    /// At most so many tasks.
+    pub max_tasks: Option<u64>,
+}
+
+/// A task that an agent has claimed.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// Its ref.
+    pub name: RefName,
+    /// Its state after the claim.
+    pub state: TaskState,
+    /// The claim.
+    pub claim: RecordId,
+    /// How often it was claimed so far.
+    pub attempt: u64,
+    /// The lease.
+    pub ttl: Ttl,
+    /// When the claim was sent, in milliseconds since boot.
+    pub sent_ms: u64,
+}
+
+/// The tasks of one runner.
+#[derive(Debug)]
+pub struct Supply {
+    terms: Terms,
+    shelf: Mutex<Shelf>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    /// What the last listing found, in the order in which it is handed out.
+    candidates: VecDeque<(RefName, TaskState)>,
+    /// Until when it is used.
+    fresh_until: Instant,
+    /// An agent is reading the ledger, or waits for a change.
+    is_scouted: bool,
+    /// Something has changed that the one who waits should look at.
+    is_stirred: bool,
+    /// How many agents are claiming or working on a task.
+    busy: usize,
+    /// How many tasks are being claimed.
+    claiming: u64,
+    /// How many tasks were claimed.
+    taken: u64,
+    /// Tasks that failed here: until when they are left alone, and the next such pause.
+    resting: HashMap<TaskId, (Instant, Duration)>,
+    /// There is nothing more to come.
+    is_over: bool,
+}
+
+impl Shelf {
+    /// The next candidate of a listing that is still fresh.
+    fn candidate(&mut self) -> Option<(RefName, TaskState)> {
+        if Instant::now() >= self.fresh_until {
+            self.candidates.clear();
+        }
+        self.candidates.pop_front()
+    }
+}
+
+impl Supply {
+    /// A supply on these terms.
+    pub fn new(terms: Terms) -> Supply {
+        let shelf = Shelf {
+            candidates: VecDeque::new(),
+            fresh_until: Instant::now(),
+            is_scouted: false,
+            is_stirred: false,
+            busy: 0,
+            claiming: 0,
+            taken: 0,
+            resting: HashMap::new(),
+            is_over: false,
+        };
+        Supply { terms, shelf: Mutex::new(shelf), changed: Condvar::new() }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // Every change of the shelf is a single step, so whatever panicked left it whole.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever waits: the outside has changed.
+    pub fn stir(&self) {
+        self.shelf().is_stirred = true;
+        self.changed.notify_all();
+    }
+
+    /// Claims the next task for an agent, and waits for one if it has to. `None` when this agent is to end.
+    ///
+    /// # Errors
+    /// What the store or the ledger says; the supply goes on.
+    pub fn next(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<Option<Taken>> {
+        let mut shelf = self.shelf();
+        loop {
+            let max = self.terms.max_tasks.unwrap_or(u64::MAX);
+            if stop.wish() > Wish::None || shelf.is_over || shelf.taken >= max {
+                return Ok(None);
+            }
+            let all_are_being_claimed = shelf.taken + shelf.claiming >= max;
+            if !all_are_being_claimed && let Some((name, state)) = shelf.candidate() {
+                shelf.busy += 1;
+                shelf.claiming += 1;
+                drop(shelf);
+                let taken = self.claim(session, name, state, tell);
+                shelf = self.shelf();
+                shelf.claiming -= 1;
+                match taken {
+                    Ok(Some(taken)) => {
+                        shelf.taken += 1;
+                        self.changed.notify_all();
+                        return Ok(Some(taken));
+                    }
+                    other => {
+                        shelf.busy -= 1;
+                        self.changed.notify_all();
+                        other?;
+                    }
+                }
+            } else if !all_are_being_claimed && !shelf.is_scouted {
+                shelf.is_scouted = true;
+                drop(shelf);
+                let scouted = self.scout(session, stop, tell);
+                shelf = self.shelf();
+                shelf.is_scouted = false;
+                self.changed.notify_all();
+                scouted?;
+            } else {
+                shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// An agent is done with its task. One that failed and went back is left alone for a while.
+    pub fn returned(&self, task: TaskId, has_failed: bool) {
+        let mut shelf = self.shelf();
+        shelf.busy -= 1;
+        if has_failed {
+            let pause = shelf.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
+            shelf.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
+        }
+        shelf.is_stirred = true;
+        self.changed.notify_all();
+    }
+
+    /// Claims a candidate; `None` if somebody else was faster, or holds its lock.
+    fn claim(&self, session: &Session, name: RefName, state: TaskState, tell: &Teller) -> Result<Option<Taken>> {
+        let wanted = self.terms.ttl.or(state.task.ttl).unwrap_or(session.config.ttl);
+        let ttl = Ttl::from_ms(wanted.ms().max(TTL_MIN_MS)).unwrap_or(wanted);
+        let sent_ms = since_boot_ms();
+        match session.writer().append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
+            Ok(appended) => {
+                let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
+                let claim = appended.last().0;
+                Ok(Some(Taken { name, state: appended.state, claim, attempt, ttl, sent_ms }))
+            }
+            Err(error) if was_taken(&error) => Ok(None),
+            // One task whose lock somebody holds does not keep the others from being worked on.
+            Err(error @ Error::Store(StoreError::Locked { .. })) => {
+                tell.say(What::Warning(error.to_string()));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the ledger until there are candidates, or nothing more is to come, or the runner is to stop.
+    fn scout(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<()> {
+        let mut pause = PAUSE_MIN;
+        let mut last: Option<(Glimpse, Instant)> = None;
+        let mut said = Vec::new();
+        loop {
+            if stop.wish() > Wish::None {
+                return Ok(());
+            }
+            self.shelf().is_stirred = false;
+            // Before the reading: what changes while it is read is then seen as a change.
+            let glimpse = session.store.glimpse();
+            let is_known = last.as_ref().is_some_and(|(seen, at)| {
+                Some(seen) == glimpse.as_ref() && at.elapsed() < READ_AFTER && !self.somebody_has_rested(*at)
+            });
+            if !is_known {
+                let started = Instant::now();
+                let runnable = session.ledger().runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
+                let took = started.elapsed();
+                tell.left_out(&runnable);
+                last = glimpse.map(|glimpse| (glimpse, started));
+                if self.put_out(runnable, took, &mut said, tell) {
+                    return Ok(());
+                }
+                pause = pause.max(took * USE_FOR);
+            }
+            let shelf = self.shelf();
+            if shelf.is_stirred {
+                last = None;
+                continue;
+            }
+            let (shelf, _) = self.changed.wait_timeout(shelf, pause).unwrap_or_else(PoisonError::into_inner);
+            if shelf.is_stirred {
+                (last, pause) = (None, PAUSE_MIN);
+            }
+            pause = (pause * 2).min(PAUSE_MAX.max(pause));
+        }
+    }
+
+    /// Whether the rest of a failed task has ended since `before`.
+    fn somebody_has_rested(&self, before: Instant) -> bool {
+        self.shelf().resting.values().any(|(until, _)| before < *until && *until <= Instant::now())
+    }
+
+    /// Offers what a listing found. Whether the scout has nothing more to do.
+    fn put_out(&self, runnable: Runnable, took: Duration, said: &mut Vec<Blocked>, tell: &Teller) -> bool {
+        let more_may_come = runnable.more_may_come();
+        let mut shelf = self.shelf();
+        let now = Instant::now();
+        let found = runnable.tasks.len();
+        let rested = |state: &TaskState| shelf.resting.get(&state.id).is_none_or(|(until, _)| *until <= now);
+        let candidates: VecDeque<_> = runnable.tasks.into_iter().filter(|(_, state)| rested(state)).collect();
+        let somebody_rests = candidates.len() < found;
+        shelf.candidates = candidates;
+        shelf.fresh_until = now + (took * USE_FOR).max(PAUSE_MIN);
+        if !shelf.candidates.is_empty() {
+            return true;
+        }
+        if !self.terms.forever && shelf.busy == 0 && !somebody_rests && !more_may_come {
+            shelf.is_over = true;
+            drop(shelf);
+            if !runnable.blocked.is_empty() {
+                tell.say(What::LeftBlocked(runnable.blocked));
+            }
+            return true;
+        }
+        let is_idle = shelf.busy == 0;
+        drop(shelf);
+        if is_idle && *said != runnable.blocked && !runnable.blocked.is_empty() {
+            tell.say(What::Waiting(runnable.blocked.clone()));
+            *said = runnable.blocked;
+        }
+        false
+    }
+}
+
+/// How a task that was taken is named.
+pub fn named(taken: &Taken) -> String {
+    place(&taken.state).to_string()
+}
