@@ -1,15 +1,17 @@
-//! The tour's processes: workers that are shell loops, and single commands.
+//! The tour's processes: runners with one agent each, and single commands.
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 use super::{PERIOD, note_path};
 use crate::error::{Error, Result};
 
-/// What a worker does.
-const WORKER: &str = include_str!("worker.sh");
+/// What is run for each task.
+const JOB: &str = include_str!("job.sh");
 
 /// At which of its tasks the victim hangs: not the first, so that it was seen to work before.
 const HANG_AT: u32 = 2;
@@ -29,6 +31,8 @@ pub struct Hung {
     pub task: String,
     /// Its claim.
     pub claim: String,
+    /// The command that it ran.
+    pub process: Pid,
 }
 
 impl Fleet {
@@ -64,20 +68,17 @@ impl Fleet {
         Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// Starts the workers, each in a process group of its own.
+    /// Starts the workers.
     pub fn start(&mut self, agents: usize) -> Result<()> {
         for number in 1..=agents {
             let hang_at = if number == 1 { HANG_AT } else { 0 };
             let worker = self
-                .command(Path::new("sh"), &format!("w{number}"))
-                .args(["-c", WORKER])
-                .env("PM", &self.program)
-                .env("LEASE", &self.lease)
-                .env("STOP", note_path(&self.repository, "demo-stop"))
+                .command(&self.program, &format!("w{number}"))
+                .args(["work", "--forever", "--quiet", "--ttl", &self.lease, "--", "sh", "-c", JOB])
                 .env("HUNG", note_path(&self.repository, "demo-hung"))
+                .env("COUNT", note_path(&self.repository, &format!("demo-count-{number}")))
                 .env("HANG_AT", hang_at.to_string())
                 .stdout(Stdio::null())
-                .process_group(0)
                 .spawn()
                 .map_err(Error::io("starting a worker"))?;
             self.workers.push(worker);
@@ -90,18 +91,21 @@ impl Fleet {
         let started = Instant::now();
         while started.elapsed() < patience {
             let note = std::fs::read_to_string(note_path(&self.repository, "demo-hung")).unwrap_or_default();
-            if let [task, claim] = note.split_whitespace().collect::<Vec<_>>()[..] {
-                return Ok(Hung { task: task.to_owned(), claim: claim.to_owned() });
+            if let [task, claim, process] = note.split_whitespace().collect::<Vec<_>>()[..]
+                && let Some(process) = process.parse().ok().and_then(Pid::from_raw)
+            {
+                return Ok(Hung { task: task.to_owned(), claim: claim.to_owned(), process });
             }
             std::thread::sleep(PERIOD);
         }
         Err(Error::Tour("the worker that was to be killed never got a second task".to_owned()))
     }
 
-    /// Kills the victim and all that it started, with SIGKILL.
+    /// Kills the victim with SIGKILL. What it started has to end without its help.
     pub fn kill_victim(&mut self) -> Result<()> {
-        kill(&mut self.workers[0])?;
-        let status = self.workers[0].wait().map_err(Error::io("waiting for the killed worker"))?;
+        let victim = &mut self.workers[0];
+        victim.kill().map_err(Error::io("killing a worker"))?;
+        let status = victim.wait().map_err(Error::io("waiting for the killed worker"))?;
         if status.signal().is_some() {
             Ok(())
         } else {
@@ -109,11 +113,13 @@ impl Fleet {
         }
     }
 
-    /// Lets the workers end, and waits until they have.
+    /// Tells the workers to end, and waits until they have.
     pub fn stop(&mut self, patience: Duration) -> Result<()> {
-        std::fs::write(note_path(&self.repository, "demo-stop"), b"")
-            .map_err(Error::io("telling the workers to stop"))?;
         let started = Instant::now();
+        for worker in self.workers.iter_mut().skip(1) {
+            rustix::process::kill_process(Pid::from_child(worker), Signal::TERM)
+                .map_err(|error| Error::io("telling a worker to stop")(error.into()))?;
+        }
         for worker in self.workers.iter_mut().skip(1) {
             while worker.try_wait().map_err(Error::io("waiting for a worker"))?.is_none() {
                 if started.elapsed() > patience {
@@ -121,6 +127,18 @@ impl Fleet {
                 }
                 std::thread::sleep(PERIOD);
             }
+        }
+        Ok(())
+    }
+
+    /// Waits until the command that the victim ran is gone: its keeper ends it.
+    pub fn wait_for_end_of(&self, hung: &Hung, patience: Duration) -> Result<()> {
+        let started = Instant::now();
+        while rustix::process::test_kill_process(hung.process).is_ok() {
+            if started.elapsed() > patience {
+                return Err(Error::Tour("the killed worker's command runs on".to_owned()));
+            }
+            std::thread::sleep(PERIOD);
         }
         Ok(())
     }
@@ -140,20 +158,12 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Whatever ended the tour, no process of it stays behind.
+        // Whatever ended the tour, no process of it stays behind: the keepers end what runs.
         for worker in &mut self.workers {
             if matches!(worker.try_wait(), Ok(None)) {
-                let _ = kill(worker);
+                let _ = worker.kill();
                 let _ = worker.wait();
             }
         }
     }
-}
-
-/// Kills a worker's whole process group.
-fn kill(worker: &mut Child) -> Result<()> {
-    let pid = i32::try_from(worker.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.ok_or_else(|| Error::Tour("a worker has no process id".to_owned()))?;
-    rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
-        .map_err(|error| Error::Io { what: "killing a worker".to_owned(), source: error.into() })
 }

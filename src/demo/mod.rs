@@ -1,6 +1,6 @@
 //! The tour: a real plan, a fleet of real processes, a worker killed in mid-claim, its recovery, the audit trail.
 //!
-//! The workers are plain shell loops over the same subcommands that anybody would type, so the tour shows nothing
+//! The workers are runners (`pm work`), each with one agent, and the job is a few lines of shell: the tour shows nothing
 //! that a user could not do. What it claims at the end is checked by [`audit`], from the records alone.
 
 pub mod audit;
@@ -79,7 +79,7 @@ pub fn run(agents: usize, out: &Output) -> Result<Tour> {
     let mut fleet = fleet;
     fleet.start(agents)?;
     out.note(&format!(
-        "{agents} workers pull, heartbeat, report and finish; {} will hang and be killed",
+        "{agents} runners work them off (pm work); {} will hang in a task and be killed",
         fleet.victim()
     ));
     let hung = fleet.wait_for_hang(PATIENCE)?;
@@ -88,6 +88,8 @@ pub fn run(agents: usize, out: &Output) -> Result<Tour> {
     let task = session.ledger().find(&hung.task, &session.queue(None)?)?;
     let place = crate::ledger::resolve::place(&task.state).to_string();
     out.note(&format!("{} was killed with SIGKILL while it held {place}", fleet.victim()));
+    fleet.wait_for_end_of(&hung, PATIENCE)?;
+    out.note("the command that it ran was ended by its keeper");
     let recovered_in = recover(&fleet, &hung.task, killed)?;
     out.note(&format!("a sweep took the task back {} ms after the kill", recovered_in.as_millis()));
 

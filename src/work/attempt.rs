@@ -10,8 +10,8 @@ use super::agent::Agent;
 use super::child::{Call, Running, Woken};
 use super::desk::Desk;
 use super::event::{Ending, Fate, Subject, Teller, What};
+use super::holding::{Holding, Unrecorded};
 use super::line::{Ended, How};
-use super::renewal::Renewal;
 use super::stop::Wish;
 use super::supply::{Taken, named};
 use super::transcript::Transcript;
@@ -20,24 +20,17 @@ use crate::clock::since_boot_ms;
 use crate::error::Error;
 use crate::git_program::LEADS_ASTRAY;
 use crate::id::RecordId;
-use crate::ledger::append::Appended;
-use crate::ledger::find::Found;
 use crate::output::span;
 use crate::protocol::decide::Intent;
-use crate::protocol::record::{Mark, Phase, Report};
-use crate::protocol::refusal::Refusal;
-use crate::protocol::state::TaskState;
+use crate::protocol::record::{Phase, Report};
 use crate::protocol::text::{TITLE_MAX, checked_body, checked_title, stripped};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// The name under which the output is attached to the report.
 const LOG_NAME: &str = "output.log";
 
 /// How often the live display hears of what a command prints, in milliseconds.
 const PRINTED_MS: u64 = 200;
-
-/// The longest pause between two tries of recording something, in milliseconds.
-const PAUSE_MAX_MS: u64 = 1_000;
 
 /// Why a command was ended before it ended itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,24 +43,12 @@ enum Cut {
     Stopped,
 }
 
-/// Why something could not be recorded.
-enum Unrecorded {
-    /// The claim is not current any more.
-    Lost(String),
-    /// The command settled the task itself, with pm: it is in this phase now.
-    Settled(Phase),
-    /// It could not be written, or not known to be.
-    Failed(String),
-}
-
 /// An attempt at a task.
 pub struct Attempt<'a> {
     agent: &'a Agent<'a>,
     taken: &'a Taken,
     tell: Teller,
-    /// The task as it was last seen: usually at its tip, since hardly anybody else appends to it.
-    state: TaskState,
-    renewal: Renewal,
+    holding: Holding<'a>,
     transcript: Transcript,
     started_ms: u64,
     printed_ms: u64,
@@ -89,8 +70,7 @@ impl<'a> Attempt<'a> {
             agent,
             taken,
             tell,
-            state: taken.state.clone(),
-            renewal: Renewal::new(taken.ttl.ms(), taken.sent_ms, random()),
+            holding: Holding::new(&agent.session, taken),
             transcript: Transcript::new(agent.orders.log_limit),
             started_ms: since_boot_ms(),
             printed_ms: 0,
@@ -100,7 +80,11 @@ impl<'a> Attempt<'a> {
     /// Carries it out, and tells how it ended.
     pub fn run(mut self) -> Ending {
         let ending = match Desk::set_up(&self.agent.session, self.taken, self.agent.orders.worktree_root.as_deref()) {
-            Ok(desk) => self.work(&desk),
+            Ok(desk) => {
+                let ending = self.work(&desk);
+                let kept = if ending.fate == Fate::Done { desk.clear() } else { desk.kept() };
+                Ending { kept, ..ending }
+            }
             Err(error) => self.give_back(Fate::NotStarted, format!("its place to work cannot be set up: {error}")),
         };
         self.tell.say(What::Ended(ending.clone()));
@@ -108,7 +92,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn work(&mut self, desk: &Desk) -> Ending {
-        self.tell.say(What::Started { ends_ms: self.renewal.ends_ms() });
+        self.tell.say(What::Started { ends_ms: self.holding.renewal.ends_ms() });
         let from_body = ["sh".into(), desk.body_file.clone().into_os_string()];
         let command = if self.agent.orders.exec_body { &from_body[..] } else { &self.agent.orders.command };
         if self.agent.orders.exec_body && !desk.has_body {
@@ -120,7 +104,7 @@ impl<'a> Attempt<'a> {
             set: self.variables(&desk.body_file),
             unset: if desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
         };
-        let mut running = match Running::start(&call, &self.renewal) {
+        let mut running = match Running::start(&call, &self.holding.renewal) {
             Ok(running) => running,
             Err(error) => return self.give_back(Fate::NotStarted, format!("its keeper cannot be started: {error}")),
         };
@@ -132,9 +116,7 @@ impl<'a> Attempt<'a> {
                 return self.give_back(Fate::Released, format!("its command cannot be watched: {error}"));
             }
         };
-        let mut ending = self.judge(desk, command, woken, cut);
-        ending.kept = if ending.fate == Fate::Done { desk.clear() } else { desk.kept() };
-        ending
+        self.judge(desk, command, woken, cut)
     }
 
     /// What the command is told.
@@ -162,19 +144,19 @@ impl<'a> Attempt<'a> {
         loop {
             let now_ms = since_boot_ms();
             let is_lost = matches!(cut, Some(Cut::Lost(_)));
-            if !is_lost && now_ms >= self.renewal.due_ms() {
+            if !is_lost && now_ms >= self.holding.renewal.due_ms() {
                 match self.beat() {
-                    Ok(()) => running.renew(&self.renewal),
+                    Ok(()) => running.renew(&self.holding.renewal),
                     Err(Unrecorded::Lost(why)) => {
                         cut = Some(Cut::Lost(why));
                         running.end();
                     }
                     // Nothing is held any more that could be lost: the command may end in peace.
                     Err(Unrecorded::Settled(_)) => {
-                        self.renewal.succeeded(since_boot_ms(), random());
-                        running.renew(&self.renewal);
+                        self.holding.pretend_renewal();
+                        running.renew(&self.holding.renewal);
                     }
-                    Err(Unrecorded::Failed(_)) => self.renewal.failed(since_boot_ms(), random()),
+                    Err(Unrecorded::Failed(_)) => self.holding.try_again_soon(),
                 }
             }
             let wish = self.agent.stop.wish();
@@ -191,7 +173,7 @@ impl<'a> Attempt<'a> {
                 cut = Some(Cut::TimedOut);
                 running.end();
             }
-            let mut next_ms = self.renewal.due_ms();
+            let mut next_ms = self.holding.renewal.due_ms();
             if matches!(cut, Some(Cut::Lost(_))) {
                 // The keeper's end is all that is waited for.
                 next_ms = u64::MAX;
@@ -268,7 +250,7 @@ impl<'a> Attempt<'a> {
             Err(unrecorded) => return self.unrecorded(unrecorded, &why, ended),
         };
         let claim = Some(self.taken.claim);
-        let limit = self.state.task.max_attempts.unwrap_or(self.agent.session.config.max_attempts);
+        let limit = self.taken.state.task.max_attempts.unwrap_or(self.agent.session.config.max_attempts);
         let is_last = limit > 0 && self.taken.attempt >= u64::from(limit);
         let goes_back = !is_success && self.agent.orders.on_failure == OnFailure::Release && !is_last;
         let (fate, intent) = if goes_back {
@@ -278,13 +260,13 @@ impl<'a> Attempt<'a> {
             let note = (!is_success).then(|| why.clone());
             (fate, Intent::Finish { claim, done: is_success, note })
         };
-        match self.record(&intent) {
+        match self.holding.record(&intent) {
             Ok(_) => Ending { report: Some(report), ..self.ending(fate, why, ended) },
             Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
         }
     }
 
-    fn report(&mut self, desk: &Desk, command: &[OsString], why: &str) -> std::result::Result<RecordId, Unrecorded> {
+    fn report(&mut self, desk: &Desk, command: &[OsString], why: &str) -> Result<RecordId, Unrecorded> {
         let failed = |error: Error| Unrecorded::Failed(error.to_string());
         let duration = span(since_boot_ms() - self.started_ms);
         // Not its arguments: they can hold secrets, and records are for ever.
@@ -312,69 +294,22 @@ impl<'a> Attempt<'a> {
             body.push_str(&format!("\n{text}"));
         }
         let body = checked_body(&body).map_err(|error| failed(error.into()))?;
-        let appended = self.record(&Intent::Report { claim: Some(self.taken.claim), report, body })?;
+        let appended = self.holding.record(&Intent::Report { claim: Some(self.taken.claim), report, body })?;
         Ok(appended.last().0)
     }
 
     /// Sends a heartbeat.
-    fn beat(&mut self) -> std::result::Result<(), Unrecorded> {
+    fn beat(&mut self) -> Result<(), Unrecorded> {
         let progress = if self.agent.orders.progress_from_output { self.transcript.last_line() } else { None };
-        self.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress })?;
-        self.tell.say(What::Renewed { ends_ms: self.renewal.ends_ms() });
+        self.holding.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress })?;
+        self.tell.say(What::Renewed { ends_ms: self.holding.renewal.ends_ms() });
         Ok(())
-    }
-
-    /// Records something, and tries again until it got in or the lease lapses.
-    fn record(&mut self, intent: &Intent) -> std::result::Result<Appended, Unrecorded> {
-        loop {
-            match self.append(intent) {
-                Err(Unrecorded::Failed(_)) if since_boot_ms() < self.renewal.lapses_ms() => {
-                    let pause_ms = (self.taken.ttl.ms() / 30).min(PAUSE_MAX_MS);
-                    std::thread::sleep(Duration::from_millis(pause_ms));
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn append(&mut self, intent: &Intent) -> std::result::Result<Appended, Unrecorded> {
-        let sent_ms = since_boot_ms();
-        let found = Found { name: self.taken.name.clone(), state: self.state.clone() };
-        match self.agent.session.writer().append(found, intent.clone()) {
-            Ok(appended) => {
-                self.renewal.succeeded(sent_ms, random());
-                self.state = appended.state.clone();
-                Ok(appended)
-            }
-            Err(error) => Err(self.explain(error)),
-        }
-    }
-
-    /// What a failed append means for this claim.
-    fn explain(&mut self, error: Error) -> Unrecorded {
-        let why = error.to_string();
-        let is_refused =
-            matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });
-        if !is_refused && !matches!(error, Error::Store(StoreError::RecordedUnknown { .. })) {
-            return Unrecorded::Failed(why);
-        }
-        let now = match self.agent.session.ledger().state(&self.taken.name) {
-            Ok(Some(state)) => state,
-            Ok(None) | Err(_) => return if is_refused { Unrecorded::Lost(why) } else { Unrecorded::Failed(why) },
-        };
-        let settled = settled_by_holder(&now, self.taken, &self.agent.session.agent);
-        self.state = now;
-        match settled {
-            Some(phase) => Unrecorded::Settled(phase),
-            None if is_refused => Unrecorded::Lost(why),
-            None => Unrecorded::Failed(why),
-        }
     }
 
     /// Gives the task back to the queue.
     fn give_back(&mut self, fate: Fate, why: String) -> Ending {
         let reason = Some(stripped(&why).replace('\n', " ").trim().to_owned()).filter(|reason| !reason.is_empty());
-        match self.record(&Intent::Release { claim: Some(self.taken.claim), reason }) {
+        match self.holding.record(&Intent::Release { claim: Some(self.taken.claim), reason }) {
             Ok(_) => self.ending(fate, why, None),
             Err(unrecorded) => self.unrecorded(unrecorded, &why, None),
         }
@@ -410,21 +345,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The phase of a task that the holder of this very claim closed or released, and nobody has claimed since.
-fn settled_by_holder(state: &TaskState, taken: &Taken, holder: &crate::id::AgentId) -> Option<Phase> {
-    let at = state.status.as_ref()?;
-    let by_holder = at.agent == *holder && matches!(at.status.mark, None | Some(Mark::Released));
-    let same_attempt = at.status.attempt == taken.attempt && at.status.phase != Phase::Working;
-    (by_holder && same_attempt).then_some(at.status.phase)
-}
-
 /// How a signal is told.
 fn signal_text(number: i32) -> String {
     let name = signal_hook::low_level::signal_name(number);
     name.map_or_else(|| format!("ended by signal {number}"), |name| format!("ended by {name} (signal {number})"))
-}
-
-/// Random bits for jitter; without any, there is none.
-fn random() -> u64 {
-    getrandom::u64().unwrap_or(0)
 }

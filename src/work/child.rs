@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
-use super::keeper::this_program;
+use super::keeper::{living_children, this_program};
 use super::line::{Ended, Line, News, Order};
 use super::renewal::Renewal;
 use super::stop::Stop;
@@ -23,6 +23,12 @@ const OUTPUT_MAX: Duration = Duration::from_secs(1);
 
 /// How long the processes of a command whose keeper was killed may take to be gone.
 const GONE_MAX: Duration = Duration::from_secs(10);
+
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The variable that tells the processes of one command from all others.
+const MARK: &str = "PM_CLAIM";
 
 /// How much is read at once: what a pipe holds.
 const PART: usize = 64 << 10;
@@ -40,6 +46,14 @@ pub struct Call<'a> {
     pub unset: &'static [&'static str],
 }
 
+impl Call<'_> {
+    /// The assignment that names the claim.
+    fn mark(&self) -> Vec<u8> {
+        let claim = self.set.iter().find(|(name, _)| *name == MARK);
+        claim.map(|(name, value)| [name.as_bytes(), b"=", value.as_encoded_bytes()].concat()).unwrap_or_default()
+    }
+}
+
 /// A command that runs.
 #[derive(Debug)]
 pub struct Running {
@@ -48,6 +62,8 @@ pub struct Running {
     /// `None` once it is at its end.
     output: Option<PipeReader>,
     group: Option<Pid>,
+    /// What the environment of everything that the command starts holds, and nothing else's.
+    mark: Vec<u8>,
 }
 
 /// What a wait was ended by.
@@ -84,7 +100,7 @@ impl Running {
         keeper.stdout(Stdio::from(printed.try_clone()?)).stderr(Stdio::from(printed));
         // A signal to the terminal's processes is for the runner, which decides what becomes of its commands.
         let keeper = keeper.process_group(0).spawn()?;
-        Ok(Running { keeper, line: Line::new(ours)?, output: Some(output), group: None })
+        Ok(Running { keeper, line: Line::new(ours)?, output: Some(output), group: None, mark: call.mark() })
     }
 
     /// Lets the command run on.
@@ -174,21 +190,41 @@ impl Running {
         Ok(())
     }
 
-    /// Ends what a killed keeper left: the command itself died with it, and its group is killed. Since orphans become
-    /// the runner's children, the id of the group's leader belongs to nobody else until it is waited for here.
+    /// Ends what a killed keeper left. The command itself died with it. Orphans become the runner's children: so the id
+    /// of the group's leader belongs to nobody else until it is waited for here, and a process that left the group is
+    /// found among the children, by its environment.
     fn bury(&mut self) -> io::Result<()> {
         self.keeper.wait()?;
-        let Some(group) = self.group else { return Ok(()) };
         let started = Instant::now();
         while started.elapsed() < GONE_MAX {
-            let _group_may_be_empty = kill_process_group(group, Signal::KILL);
-            match rustix::process::waitpgid(group, WaitOptions::NOHANG) {
-                Err(rustix::io::Errno::CHILD) => return Ok(()),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            if let Some(group) = self.group {
+                let _group_may_be_empty = kill_process_group(group, Signal::KILL);
+                match rustix::process::waitpgid(group, WaitOptions::NOHANG) {
+                    Ok(Some(_)) => continue,
+                    Err(rustix::io::Errno::CHILD) => self.group = None,
+                    Ok(None) | Err(_) => {}
+                }
             }
+            let left = self.strays();
+            if left.is_empty() && self.group.is_none() {
+                return Ok(());
+            }
+            for pid in left {
+                let _may_have_ended = kill_process(pid, Signal::KILL);
+                let _reaped_if_gone = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+            std::thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// The children of this process that the command started.
+    fn strays(&self) -> Vec<Pid> {
+        let is_marked = |pid: &Pid| {
+            let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| !self.mark.is_empty() && variable == self.mark)
+        };
+        living_children().into_iter().filter(is_marked).collect()
     }
 }
 

@@ -160,7 +160,7 @@ impl Keeper {
                 self.signal(Signal::KILL);
                 let give_up_at_ms = *self.give_up_at_ms.get_or_insert(now_ms + GONE_MAX_MS);
                 if now_ms >= give_up_at_ms {
-                    return Ok(adopted().len().max(1));
+                    return Ok(living_children().len().max(1));
                 }
             }
             let next_ms = match self.kill_at_ms {
@@ -262,14 +262,14 @@ impl Keeper {
         if self.how.is_none() {
             let _group_may_be_empty = rustix::process::kill_process_group(self.group, signal);
         }
-        for pid in adopted().into_iter().filter(|pid| self.how.is_some() || *pid != self.group) {
+        for pid in living_children().into_iter().filter(|pid| self.how.is_some() || *pid != self.group) {
             let _may_have_ended = rustix::process::kill_process(pid, signal);
         }
     }
 }
 
-/// The living children of this process.
-fn adopted() -> Vec<Pid> {
+/// The living children of this process; on Linux only.
+pub fn living_children() -> Vec<Pid> {
     let own = rustix::process::getpid().as_raw_pid();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let child = |entry: fs::DirEntry| {

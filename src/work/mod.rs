@@ -9,6 +9,7 @@
 //! ```
 //!
 //! - [`agent`] is the loop of one agent, [`supply`] hands out tasks to all of them, [`attempt`] is the work on one.
+//! - [`holding`] is a claim seen from its holder: what is recorded under it.
 //! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`line`] what the two say.
 //! - [`renewal`] and [`transcript`] are pure: when to renew and when to let go; what is kept of the output.
 //! - [`desk`] is where a command works, [`stop`] the signals, [`event`] what is told, [`display`] how it looks.
@@ -21,6 +22,7 @@ pub mod child;
 pub mod desk;
 pub mod display;
 pub mod event;
+pub mod holding;
 pub mod keeper;
 pub mod line;
 pub mod renewal;

@@ -279,7 +279,9 @@ impl Supply {
         if !shelf.candidates.is_empty() {
             return true;
         }
-        if !self.terms.forever && shelf.busy == 0 && !somebody_rests && !more_may_come {
+        // What came back while the ledger was read may be missing in the listing.
+        let is_last_word = shelf.busy == 0 && !shelf.is_stirred;
+        if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
             drop(shelf);
             if !runnable.blocked.is_empty() {

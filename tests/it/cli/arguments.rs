@@ -24,10 +24,9 @@ const LATER_OPTIONS: [&str; 16] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 17] = [
+const LATER_COMMANDS: [&str; 16] = [
     "replan",
     "cancel",
-    "work",
     "init",
     "lost",
     "repair",

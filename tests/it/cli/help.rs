@@ -8,13 +8,15 @@ use crate::support::{Repo, snapshot};
 
 /// The names of the subcommands.
 fn subcommands() -> BTreeSet<String> {
-    pm::cli::Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    let command = pm::cli::Cli::command();
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.map(|command| command.get_name().to_owned()).collect()
 }
 
 /// The calls that have a help of their own: subcommands, and those below them.
 fn calls() -> Vec<Vec<String>> {
     fn collect(command: &clap::Command, above: &[String], calls: &mut Vec<Vec<String>>) {
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
             let call = [above, &[below.get_name().to_owned()]].concat();
             collect(below, &call, calls);
             calls.push(call);

@@ -25,4 +25,8 @@ mod shapes;
 mod state_files;
 mod sweep;
 mod texts;
+mod work;
+mod work_leases;
+mod work_places;
+mod work_stops;
 mod zombies;

@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::confined::{has, missing};
-use crate::support::poller::{Background, Foreground, cycle, file, is_alive, status};
+use crate::support::poller::{self, Background, cycle, file, status};
+use crate::support::process::is_alive;
 use crate::support::{Outcome, Repo, until};
 
 #[test]
@@ -16,7 +17,7 @@ fn a_dead_workers_task_comes_back_by_itself() {
     let repo = Repo::new();
     repo.plan("a");
     repo.pm_as("w2", &["executing", "--task", "a", "--ttl", "300ms"]).ok();
-    let poller = Foreground::run(&repo, &["--interval", "20ms"]);
+    let poller = poller::run(&repo, &["--interval", "20ms"]);
     until("it is reclaimed", || (repo.phase("a") == "new").then_some(()));
     poller.signal(Signal::TERM);
     let said = poller.outcome().ok().stderr;
@@ -34,7 +35,7 @@ fn one_cycle_is_for_cron_and_takes_the_lock_too() {
     assert_eq!((&cycle["tasks"], &cycle["errors"], &cycle["interrupted"]), (&1.into(), &0.into(), &false.into()));
     assert_eq!(status(&repo)["lastCycle"], cycle);
     assert!(!file(&repo, "poll.pid").exists());
-    let _poller = Foreground::run(&repo, &["--interval", "1h"]);
+    let _poller = poller::run(&repo, &["--interval", "1h"]);
     repo.pm(&["poll", "run", "--once"]).fails(1).says("a poller runs here already, as process ");
     let error = repo.pm(&["poll", "start", "--json"]).fails(1).error();
     assert_eq!(error["pid"], status(&repo)["pid"]);
@@ -51,7 +52,7 @@ fn a_failing_part_is_counted_and_makes_one_cycle_exit_with_1() {
     assert_eq!((&cycle["tasks"], &cycle["errors"]), (&1.into(), &1.into()));
     assert!(outcome.stderr.contains("refs/pm/tasks/default/bad was left out"), "{outcome:?}");
     // What is wrong is said when it begins, not in every cycle, and stops nothing.
-    let poller = Foreground::run(&repo, &["--interval", "1ms", "--json"]);
+    let poller = poller::run(&repo, &["--interval", "1ms", "--json"]);
     let started = status(&repo)["startedAt"].clone();
     until("twenty cycles", || {
         let status = status(&repo);
@@ -130,7 +131,7 @@ fn of_starts_at_the_same_moment_one_runs_round_after_round() {
 fn a_stopped_process_makes_up_for_nothing_when_it_goes_on() {
     let repo = Repo::new();
     let interval = 100;
-    let poller = Foreground::run(&repo, &["--json", "--interval", &format!("{interval}ms")]);
+    let poller = poller::run(&repo, &["--json", "--interval", &format!("{interval}ms")]);
     cycle(&repo);
     poller.signal(Signal::STOP);
     let stopped = std::time::Instant::now();
@@ -153,7 +154,7 @@ fn a_stopped_process_makes_up_for_nothing_when_it_goes_on() {
 fn a_signal_ends_the_cycle_and_the_heartbeat_stays() {
     for signal in [Signal::TERM, Signal::INT] {
         let repo = Repo::new();
-        let poller = Foreground::run(&repo, &["--interval", "1h"]);
+        let poller = poller::run(&repo, &["--interval", "1h"]);
         cycle(&repo);
         poller.signal(signal);
         poller.outcome().ok();
@@ -213,7 +214,7 @@ fn the_configuration_is_read_again_in_every_cycle_and_a_wrong_one_is_not_taken()
     repo.git(&["config", "--add", "pm.pollQueue", "other"]);
     repo.plan("a");
     repo.pm_as("w2", &["executing", "--task", "a", "--ttl", "1ms"]).ok();
-    let poller = Foreground::run(&repo, &[]);
+    let poller = poller::run(&repo, &[]);
     let heartbeat = || Heartbeat::read(&file(&repo, "poll-status.json"));
     let is = |what: &str, seconds: f64| {
         until(what, || heartbeat().filter(|heartbeat| heartbeat.interval_seconds == seconds));

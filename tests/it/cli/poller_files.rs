@@ -7,13 +7,13 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::confined::{Mounts, is_root, missing};
-use crate::support::poller::{Foreground, cycle, file, status};
+use crate::support::poller::{self, cycle, file, status};
 use crate::support::{Repo, until};
 
 #[test]
 fn a_killed_poller_leaves_nothing_to_clean_up() {
     let repo = Repo::new();
-    let mut poller = Foreground::run(&repo, &["--interval", "1ms"]);
+    let mut poller = poller::run(&repo, &["--interval", "1ms"]);
     let pid = u64::from(poller.0.id());
     poller.signal(Signal::KILL);
     poller.0.wait().expect("killed");
@@ -65,7 +65,7 @@ fn a_stop_signals_nobody_whom_the_held_lock_does_not_vouch_for() {
     fs::remove_file(file(&repo, "poll.pid")).expect("removed");
 
     // The lock is held, and the number in it is a stranger's.
-    let _poller = Foreground::run(&repo, &["--interval", "1h"]);
+    let _poller = poller::run(&repo, &["--interval", "1h"]);
     cycle(&repo);
     fs::write(file(&repo, "poll.pid"), format!("{}\n", stranger.id())).expect("written");
     repo.pm(&["poll", "stop"]).fails(1).says("does not have it open").says("Nothing was signalled");
@@ -105,7 +105,7 @@ fn a_poller_whose_lock_file_is_taken_away_stops() {
         },
     ] {
         let repo = Repo::new();
-        let poller = Foreground::run(&repo, &["--interval", "10ms"]);
+        let poller = poller::run(&repo, &["--interval", "10ms"]);
         cycle(&repo);
         tamper(&file(&repo, "poll.pid")).expect("tampered with");
         let outcome = poller.outcome().exits(1);
@@ -119,7 +119,7 @@ fn a_poller_whose_lock_file_is_taken_away_stops() {
 fn a_heartbeat_that_cannot_be_written_is_said_once_and_the_work_goes_on() {
     let repo = Repo::new();
     fs::create_dir_all(file(&repo, "poll-status.json")).expect("a directory in its place");
-    let mut poller = Foreground::run(&repo, &["--interval", "1ms", "--json"]);
+    let mut poller = poller::run(&repo, &["--interval", "1ms", "--json"]);
     repo.plan("a");
     repo.pm_as("w2", &["executing", "--task", "a", "--ttl", "50ms"]).ok();
     until("it is reclaimed", || (repo.phase("a") == "new").then_some(()));
@@ -147,7 +147,7 @@ fn a_poller_that_its_configuration_dooms_never_holds_the_lock() {
 #[test]
 fn a_poller_ends_when_its_files_are_to_be_elsewhere() {
     let repo = Repo::new();
-    let poller = Foreground::run(&repo, &["--interval", "10ms"]);
+    let poller = poller::run(&repo, &["--interval", "10ms"]);
     repo.git(&["config", "pm.stateRoot", "elsewhere"]);
     let outcome = poller.outcome().exits(1);
     assert!(outcome.stderr.contains(".git/elsewhere now, and was "), "{outcome:?}");
@@ -195,7 +195,7 @@ fn the_state_root_may_be_missing_elsewhere_or_a_symbolic_link() {
     let link = repo.outside().join("link");
     std::os::unix::fs::symlink(&outside, &link).expect("linked");
     repo.git(&["config", "pm.stateRoot", &link.display().to_string()]);
-    let poller = Foreground::run(&repo, &["--interval", "1h"]);
+    let poller = poller::run(&repo, &["--interval", "1h"]);
     // By either name it is the same poller.
     repo.git(&["config", "pm.stateRoot", &outside.display().to_string()]);
     repo.pm(&["poll", "run", "--once"]).fails(1).says("a poller runs here already");

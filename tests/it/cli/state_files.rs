@@ -43,8 +43,10 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 fn traced(repo: &Repo, log: &Path, prefix: &[&str], args: &[&str]) -> Command {
     let log = log.display().to_string();
     let calls = "trace=open,openat,creat,rename,renameat,renameat2,link,linkat,symlink,symlinkat";
-    let trace = ["strace", "-qq", "-o", &log, "-e", calls, env!("CARGO_BIN_EXE_pm")];
-    let line = [prefix, &trace, args].concat();
+    let trace = ["strace", "-qq", "-o", &log, "-e", calls];
+    // The agents of a runner are threads. Elsewhere only git would be followed, whose files are its own.
+    let follow: &[&str] = if args[0] == "work" { &["-f"] } else { &[] };
+    let line = [prefix, &trace, follow, &[env!("CARGO_BIN_EXE_pm")], args].concat();
     let mut command = repo.program(line[0], &line[1..]);
     command.env("PM_AGENT_ID", AGENT);
     command
@@ -53,7 +55,9 @@ fn traced(repo: &Repo, log: &Path, prefix: &[&str], args: &[&str]) -> Command {
 /// The files in such a log that are below the git directory, relative to it.
 fn made_in(repo: &Repo, log: &Path) -> BTreeSet<String> {
     let git_dir = format!("{}/", repo.path().join(".git").display());
-    let target = |call: &str| {
+    let target = |line: &str| {
+        // Where several threads are followed, each line begins with one's number.
+        let call = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
         let makes = call.contains("O_CREAT") || !call.starts_with("open");
         let done = !call.contains(" = -1 ");
         let path = call.split('"').skip(1).step_by(2).last()?.to_owned();
@@ -80,7 +84,7 @@ fn made_by_a_poller(repo: &Repo) -> BTreeSet<String> {
     let mut poller = traced(repo, &log, &[], &args).stderr(Stdio::null()).spawn().expect("strace starts");
     until("a cycle is over", || {
         let status = status(repo);
-        (status["running"] == true && status["lastCycle"]["tasks"] == 2).then_some(())
+        (status["running"] == true && status["lastCycle"]["tasks"] == 3).then_some(())
     });
     repo.pm(&["poll", "stop"]).ok();
     poller.wait().expect("ended");
@@ -111,6 +115,8 @@ fn every_file_that_pm_makes_is_on_the_page_of_its_state() {
     fs::remove_file(repo.path().join(".git/gc.pid")).expect("removed");
     run(&UNDER_ANOTHER_CLOCK, &["sweep"]);
     run(&[], &["finished", "--task", "a"]);
+    run(&[], &["plan", "--title", "W", "--text", "Words"]);
+    run(&[], &["work", "--max-tasks", "1", "--", "true"]);
     run(&[], &["poll", "run", "--once"]);
     for args in
         [&["next"][..], &["status"], &["list"], &["show", "--task", "a"], &["log"], &["verify"], &["poll", "status"]]

@@ -5,7 +5,9 @@
 
 pub mod confined;
 pub mod poller;
+pub mod process;
 pub mod redact;
+pub mod runner;
 pub mod snapshot;
 
 use std::ffi::OsString;

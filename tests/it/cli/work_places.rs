@@ -1,0 +1,137 @@
+//! Where a runner's commands work: where it was started, or each in a git worktree of its own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::support::runner::{event, file, told, work};
+use crate::support::{Repo, text};
+
+/// A repository with one commit.
+fn repo() -> Repo {
+    let repo = Repo::new();
+    fs::write(repo.path().join("file"), "one\n").expect("written");
+    repo.git(&["add", "file"]);
+    repo.git(&["commit", "--quiet", "--message", "one"]);
+    repo
+}
+
+/// Where the worktree of a task of the default queue is.
+fn worktree(repo: &Repo, slug: &str) -> PathBuf {
+    repo.outside().join("repo.worktrees/default").join(slug)
+}
+
+/// The commit that the newest report of a task names.
+fn reported(repo: &Repo, slug: &str) -> Option<String> {
+    let shown = repo.pm(&["show", "--json", "--task", slug]).json();
+    shown["reports"][0]["attributes"]["commit"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_commit_that_the_command_makes_is_in_its_report() {
+    let repo = repo();
+    repo.plan("a");
+    repo.plan("b");
+    work(&repo, &[], "[ $PM_SLUG = b ] || git commit --quiet --allow-empty --message two").ok();
+    assert_eq!(reported(&repo, "a"), Some(repo.git(&["rev-parse", "HEAD"])));
+    assert_eq!(reported(&repo, "b"), None, "HEAD has not moved");
+}
+
+#[test]
+fn a_worktree_is_removed_when_its_work_is_done_and_committed() {
+    let repo = repo();
+    repo.plan("a");
+    repo.plan("b");
+    let script = "pwd >$OUT/$PM_SLUG; [ $PM_SLUG = b ] && exit; echo two >file; git commit --quiet --all --message two";
+    let outcome = work(&repo, &["--worktree", "--agents", "2"], script).ok();
+    for slug in ["a", "b"] {
+        let dir = fs::canonicalize(repo.outside()).expect("there").join("repo.worktrees/default").join(slug);
+        assert_eq!(fs::read_to_string(file(&repo, slug)).expect("written").trim(), dir.display().to_string());
+        assert!(!dir.exists());
+    }
+    assert_eq!(event(&outcome, "summary")["done"], 2);
+    // The branch holds the work, and the report names it. One without work is gone.
+    assert_eq!(reported(&repo, "a"), Some(repo.git(&["rev-parse", "refs/heads/pm/default/a"])));
+    assert_eq!(repo.git(&["show", "pm/default/a:file"]), "two");
+    assert_eq!(repo.git(&["branch", "--list", "--format=%(refname:short)"]), "main\npm/default/a");
+    assert_eq!(fs::read_to_string(repo.path().join("file")).expect("read"), "one\n", "this worktree is untouched");
+    assert_eq!(repo.git(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
+}
+
+#[test]
+fn a_worktree_with_something_uncommitted_is_kept_and_named() {
+    let repo = repo();
+    repo.plan("a");
+    let outcome = work(&repo, &["--worktree"], "echo draft >new").ok();
+    let dir = worktree(&repo, "a");
+    assert!(text(&event(&outcome, "done")["kept"]).ends_with("repo.worktrees/default/a"));
+    assert_eq!(fs::read_to_string(dir.join("new")).expect("kept"), "draft\n");
+}
+
+#[test]
+fn the_next_attempt_takes_up_the_worktree_of_the_last() {
+    let repo = repo();
+    repo.plan_with("a", &["--max-attempts", "2"]);
+    let script = "if [ $PM_ATTEMPT = 1 ]; then echo half >new; exit 1; fi; \
+                  cat new && git add new && git commit --quiet --message new";
+    let outcome = work(&repo, &["--worktree", "--on-failure", "release"], script).exits(1);
+    assert_eq!(told(&outcome), ["started a", "failed a", "started a", "done a", "summary"]);
+    assert!(text(&event(&outcome, "failed")["kept"]).ends_with("default/a"));
+    assert_eq!(event(&outcome, "done")["kept"], serde_json::Value::Null);
+    assert_eq!(repo.git(&["show", "pm/default/a:new"]), "half");
+    // After another removed the worktree by hand, the branch is taken up.
+    repo.plan("b");
+    repo.git(&["branch", "pm/default/b", "pm/default/a"]);
+    work(&repo, &["--worktree"], "cat new").ok();
+    assert_eq!(repo.git(&["rev-parse", "pm/default/b"]), repo.git(&["rev-parse", "pm/default/a"]));
+}
+
+#[test]
+fn a_worktree_that_cannot_be_made_gives_the_task_back() {
+    let repo = repo();
+    repo.plan("a");
+    repo.git(&["checkout", "--quiet", "-b", "pm/default/a"]);
+    let outcome = work(&repo, &["--worktree"], "touch $OUT/ran").exits(1).says("3 times in a row");
+    assert!(told(&outcome).contains(&"not-started a".to_owned()));
+    assert!(!file(&repo, "ran").exists());
+    assert_eq!(repo.phase("a"), "new");
+}
+
+#[test]
+fn worktrees_go_where_they_are_asked_and_names_are_escaped_as_refs_are() {
+    let repo = repo();
+    repo.plan("flufl.lock");
+    let root = file(&repo, "trees");
+    let options = ["--worktree", "--worktree-root", &root.display().to_string()];
+    work(&repo, &options, "pwd >$OUT/pwd; git commit --quiet --allow-empty --message x").ok();
+    let dir = fs::read_to_string(file(&repo, "pwd")).expect("written");
+    assert!(dir.trim().ends_with("trees/default/flufl%2elock"), "{dir}");
+    assert!(repo.git(&["branch", "--list", "pm/*"]).contains("pm/default/flufl%2elock"));
+}
+
+#[test]
+fn git_of_the_caller_does_not_leak_into_a_worktree() {
+    let repo = repo();
+    repo.plan("a");
+    let git_dir = repo.git_dir().display().to_string();
+    let args = ["work", "--worktree", "--json", "--", "sh", "-c", "git rev-parse --abbrev-ref HEAD"];
+    repo.pm_with(&[("GIT_DIR", &git_dir)], &args).ok();
+    let body = text(&repo.pm(&["show", "--json", "--task", "a"]).json()["reports"][0]["body"]);
+    assert!(body.ends_with("\n\npm/default/a\n"), "{body}");
+}
+
+#[test]
+fn a_runner_works_in_a_bare_repository_and_in_a_subdirectory() {
+    let bare = Repo::init(&["--bare"]);
+    bare.git(&["config", "pm.durability", "process"]);
+    bare.plan("a");
+    work(&bare, &[], "true").ok();
+    assert_eq!((bare.phase("a"), reported(&bare, "a")), ("done".to_owned(), None));
+
+    let mut repo = repo();
+    repo.plan("a");
+    let below = repo.path().join("below");
+    fs::create_dir(&below).expect("created");
+    repo.set_path(&below);
+    work(&repo, &[], "basename $(pwd)").ok();
+    assert!(text(&repo.pm(&["show", "--json", "--task", "a"]).json()["reports"][0]["body"]).ends_with("\nbelow\n"));
+}
