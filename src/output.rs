@@ -197,20 +197,25 @@ pub struct Board {
 }
 
 impl Board {
-    /// The width of a terminal that does not tell it, in columns.
-    const COLUMNS: usize = 80;
+    /// The size of a terminal that does not tell it, in rows and columns.
+    const SIZE: (usize, usize) = (24, 80);
 
-    /// Draws these lines in the place of the last ones, each cut to the width of the terminal.
+    /// Draws these lines in the place of the last ones, each cut to the width of the terminal. Where it has too few rows,
+    /// the last line stays and how many are left out is said.
     pub fn draw(&mut self, lines: &[String]) {
         let mut stdout = io::stdout().lock();
-        let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
-        let width = if columns == 0 { Self::COLUMNS } else { columns } - 1;
+        let told = rustix::termios::tcgetwinsize(&stdout).ok().filter(|size| size.ws_row > 3 && size.ws_col > 1);
+        let (rows, columns) = told.map_or(Self::SIZE, |size| (size.ws_row.into(), size.ws_col.into()));
         let mut text = self.wiped();
-        for line in lines {
-            text.extend(line.chars().take(width));
+        let fitting = if lines.len() < rows { lines.len() } else { rows - 3 };
+        let left_out = (fitting < lines.len()).then(|| format!("... and {} more", lines.len() - fitting - 1));
+        let last = lines.last().filter(|_| left_out.is_some());
+        let shown: Vec<&String> = lines[..fitting].iter().chain(&left_out).chain(last).collect();
+        for line in &shown {
+            text.extend(line.chars().take(columns - 1));
             text.push('\n');
         }
-        self.drawn = lines.len();
+        self.drawn = shown.len();
         let _nobody_may_look = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     }
 

@@ -51,7 +51,9 @@ pub struct Attempt<'a> {
     holding: Holding<'a>,
     transcript: Transcript,
     started_ms: u64,
-    printed_ms: u64,
+    /// How much of the output the live display has seen, in bytes, and when.
+    shown: u64,
+    shown_ms: u64,
 }
 
 impl<'a> Attempt<'a> {
@@ -73,7 +75,8 @@ impl<'a> Attempt<'a> {
             holding: Holding::new(&agent.session, taken),
             transcript: Transcript::new(agent.orders.log_limit),
             started_ms: since_boot_ms(),
-            printed_ms: 0,
+            shown: 0,
+            shown_ms: 0,
         }
     }
 
@@ -180,7 +183,9 @@ impl<'a> Attempt<'a> {
             } else if let Some(at) = times_out_ms.filter(|_| cut.is_none()) {
                 next_ms = next_ms.min(at);
             }
-            self.show_printed(now_ms);
+            if let Some(at) = self.show_printed(now_ms) {
+                next_ms = next_ms.min(at);
+            }
             let time = Duration::from_millis(next_ms.saturating_sub(since_boot_ms()).min(u64::from(u32::MAX)));
             match running.wait(time, self.agent.stop, &mut self.transcript)? {
                 Woken::Go => {}
@@ -189,14 +194,20 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Tells the live display what was printed.
-    fn show_printed(&mut self, now_ms: u64) {
-        if self.agent.orders.is_watched && now_ms >= self.printed_ms + PRINTED_MS {
-            self.printed_ms = now_ms;
-            if let Some(line) = self.transcript.last_line() {
-                self.tell.say(What::Printed(line));
-            }
+    /// Tells the live display what was printed, now and then; returns when there will be something to tell.
+    fn show_printed(&mut self, now_ms: u64) -> Option<u64> {
+        if !self.agent.orders.is_watched || self.transcript.total() == self.shown {
+            return None;
         }
+        let at_ms = self.shown_ms + PRINTED_MS;
+        if now_ms < at_ms {
+            return Some(at_ms);
+        }
+        (self.shown, self.shown_ms) = (self.transcript.total(), now_ms);
+        if let Some(line) = self.transcript.last_line() {
+            self.tell.say(What::Printed(line));
+        }
+        None
     }
 
     /// What becomes of the task, now that the command has ended.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::support::confined::{has, missing};
 use crate::support::redact::Redactor;
 use crate::support::runner::{event, events, life, start, told, work, written};
 use crate::support::{AGENT, Outcome, Repo, snapshot, task_ref, text, until};
@@ -243,6 +244,34 @@ fn people_get_a_line_an_event_and_a_sum() {
     assert_eq!(none.stdout, "");
     let mut redactor = Redactor::new();
     snapshot::check("work.txt", &snapshot::transcript(&mut redactor, &[told, none]));
+}
+
+#[test]
+fn a_terminal_shows_a_line_an_agent_and_what_went_wrong() {
+    if !has("script") && missing("script") {
+        return;
+    }
+    let repo = Repo::new();
+    for slug in ["a", "b"] {
+        repo.plan(slug);
+    }
+    let pm = env!("CARGO_BIN_EXE_pm");
+    let seen = |agents: &str, script: &str| {
+        let line = format!("stty rows 8 cols 60; {pm} work --agents {agents} -- sh -c '{script}'");
+        let mut command = repo.program("script", &["--quiet", "--command", &line, "/dev/null"]);
+        Outcome::of(&[&line], command.env("PM_AGENT_ID", AGENT)).stdout
+    };
+    let screen = seen("2", "echo making $PM_SLUG; sleep 0.7; [ $PM_SLUG = a ]");
+    for line in
+        ["w1-1  default/a  ", "lease 4 min  making a", "w1-2 rejected default/b after ", "1 done, 1 rejected in "]
+    {
+        assert!(screen.contains(line), "{line} in {screen}");
+    }
+    assert!(!screen.contains("started default/a"), "{screen}");
+    // More agents than rows: each drawing stays on the screen.
+    repo.plan("c");
+    let screen = seen("20", "sleep 0.6");
+    assert!(screen.contains("... and 15 more") && screen.contains("\u{1b}[7A"), "{screen}");
 }
 
 #[test]
