@@ -90,7 +90,7 @@ pub enum Error {
     Poll(#[from] PollError),
     /// The command of a runner cannot be started.
     #[error(
-        "the command could not be started {times} times in a row, so this agent ended; the tasks are back in the queue. Last: {why}"
+        "the work on a task could not be begun {times} times in a row, so this agent ended; the tasks are back in the queue. The last time: {why}"
     )]
     NotStarted {
         /// How often it was tried.

@@ -11,7 +11,7 @@ use crate::ledger::graph::Graph;
 use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::codec::subject;
-use crate::protocol::record::{Content, Phase, Record};
+use crate::protocol::record::{Content, Phase, Record, Report};
 use crate::protocol::view::{self, Moment};
 use crate::session::Session;
 
@@ -138,6 +138,9 @@ fn to_text(session: &Session, found: &Found, life: &Life, moment: &Moment) -> St
         lines.push(format!("report {id} by {}, {}", record.agent, view::time(record.at)));
         lines.push(format!("    {}", subject(record)));
         lines.extend(record.body.iter().flat_map(|body| body.lines()).map(|line| format!("    {line}")));
+        if let Content::Report(Report { commit: Some(commit), .. }) = &record.content {
+            lines.push(format!("    commit: {commit}"));
+        }
         lines.extend(names.iter().map(|name| format!("    attached: git show {id}:{name}")));
     }
     if let Some((_, newest)) = &life.newest_heartbeat {

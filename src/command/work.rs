@@ -37,8 +37,8 @@ const LOG_LIMIT_MAX: u64 = 64 << 20;
 /// The first SIGINT or SIGTERM ends the runner when what runs has ended (see --on-stop); the second ends it at once. If
 /// pm work is killed, its commands end, too, and a sweep brings their tasks back.
 ///
-/// Exit 12 means that a lease was lost; 1 that a command failed or could not be started, or that a signal came before
-/// the queue was empty.
+/// Exit 12 means that a lease was lost; 1 that the last attempt at a task failed or could not be started, that a task
+/// was rejected, or that a signal came before the queue was empty.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -76,8 +76,8 @@ pub struct Args {
     /// Record nothing of the output: history is for ever, and output can hold secrets
     #[arg(long, conflicts_with_all = ["log_limit", "progress_from_output"])]
     no_output: bool,
-    /// Run each task in a git worktree of its own, on branch pm/<queue>/<slug>; removed when the task is done and
-    /// everything in it is committed
+    /// Run each task in a git worktree of its own, on branch pm/<queue>/<slug>; removed, with ignored files, when the
+    /// task is done and everything else in it is committed
     #[arg(long)]
     worktree: bool,
     /// Where the worktrees are; else beside the repository, in <repository>.worktrees
@@ -113,17 +113,17 @@ impl Args {
         orders.is_watched = display.is_live();
         let redraw = display.is_live().then_some(REDRAW);
         let ended = crate::work::run(&agents, open, &orders, terms, redraw, |event| display.show(event.as_ref()));
-        let totals = display.totals();
+        let (has_lost, has_failed) = (display.has_lost(), display.has_failed());
         display.close();
         match ended {
-            ended if totals.lost > 0 => {
+            ended if has_lost => {
                 if let Err(error) = ended {
                     session.out.error(&error);
                 }
                 Ok(ExitCode::LeaseLost)
             }
             Err(error) => Err(error),
-            Ok(_) if totals.rejected + totals.failed > 0 => Ok(ExitCode::Failure),
+            Ok(_) if has_failed => Ok(ExitCode::Failure),
             Ok(wish) if wish > Wish::None && !self.forever => Ok(ExitCode::Failure),
             Ok(_) => Ok(ExitCode::Done),
         }

@@ -12,7 +12,7 @@ use crate::exit_code::ExitCode;
 use crate::session::Session;
 
 /// After so many tasks in a row whose command could not be started the agent ends: the next one cannot, either, and each
-/// try leaves three records.
+/// try leaves two records.
 const NOT_STARTED_MAX: u32 = 3;
 
 /// After so many failures in a row to take a task the agent ends.
@@ -65,7 +65,7 @@ impl Agent<'_> {
             };
             failed = 0;
             let ending = Attempt::new(self, &taken).run();
-            self.supply.returned(taken.state.id, ending.fate == Fate::Failed);
+            self.supply.returned(taken.state.id, matches!(ending.fate, Fate::Done | Fate::Rejected));
             not_started = if ending.fate == Fate::NotStarted { not_started + 1 } else { 0 };
             if not_started >= NOT_STARTED_MAX {
                 return Err(Error::NotStarted { times: not_started, why: ending.why });

@@ -282,7 +282,7 @@ impl<'a> Attempt<'a> {
         let duration = span(since_boot_ms() - self.started_ms);
         // Not its arguments: they can hold secrets, and records are for ever.
         let program = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let title = format!("{}: {why}, after {duration}", stripped(&program)).replace(['\n', '\t'], " ");
+        let title = format!("{}: {why} ({duration})", stripped(&program)).replace(['\n', '\t'], " ");
         let title =
             checked_title(&title.chars().take(TITLE_MAX).collect::<String>()).map_err(|error| failed(error.into()))?;
         let commit = desk.moved_head(&self.agent.session);

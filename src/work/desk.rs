@@ -108,7 +108,9 @@ impl Desk {
     pub fn clear(&self) -> Option<PathBuf> {
         let worktree = self.worktree.as_ref()?;
         let _one_at_a_time = WORKTREES.lock();
-        if worktree.git.remove_worktree(&worktree.dir).is_err() {
+        // git refuses where something is not committed. It does not mind commits that no branch holds.
+        let is_held = worktree.is_on_a_branch() || worktree.head() == self.before;
+        if !is_held || worktree.git.remove_worktree(&worktree.dir).is_err() {
             return Some(worktree.dir.clone());
         }
         if let Some(commit) = &worktree.began_at {
@@ -141,22 +143,41 @@ impl Worktree {
         let full_name = format!("refs/heads/{branch}");
         let _one_at_a_time = WORKTREES.lock();
         let at_dir = |path: &PathBuf| *path == dir || dir.canonicalize().is_ok_and(|dir| *path == dir);
-        let exists = git.worktrees()?.iter().any(|(path, checked_out)| at_dir(path) && *checked_out == full_name);
+        let known = git.worktrees()?.into_iter().find(|(path, _)| at_dir(path));
         let mut began_at = None;
-        if !(exists && dir.exists()) {
-            if git.commit_of(&full_name).is_some() {
-                git.add_worktree(&dir, &branch, None)?;
-            } else {
-                // The HEAD of the worktree that the runner was started in.
-                let start = session.store.resolve_commit("HEAD")?.to_string();
-                git.add_worktree(&dir, &branch, Some(&start))?;
-                began_at = Some(start);
+        match known {
+            Some((_, checked_out)) if checked_out == full_name && dir.exists() => {}
+            known => {
+                if known.is_some() && !dir.exists() {
+                    // Somebody removed the directory by hand.
+                    git.remove_worktree(&dir)?;
+                }
+                if git.commit_of(&full_name).is_some() {
+                    git.add_worktree(&dir, &branch, None)?;
+                } else {
+                    // The HEAD of the worktree that the runner was started in.
+                    let start = session.store.resolve_commit("HEAD")?.to_string();
+                    git.add_worktree(&dir, &branch, Some(&start)).inspect_err(|_| {
+                        // git makes the branch first.
+                        let _there_may_be_none = git.delete_branch(&branch, &start);
+                    })?;
+                    began_at = Some(start);
+                }
             }
         }
         Ok(Worktree { dir, branch, began_at, git })
     }
 
+    /// git, as the command saw it.
+    fn inside(&self) -> Git {
+        Git::new(&self.dir.join(".git"))
+    }
+
     fn head(&self) -> Option<Oid> {
-        self.git.commit_of(&format!("refs/heads/{}", self.branch))?.parse().ok()
+        self.inside().commit_of("HEAD")?.parse().ok()
+    }
+
+    fn is_on_a_branch(&self) -> bool {
+        self.inside().output(&["symbolic-ref", "--quiet", "HEAD"]).is_ok()
     }
 }

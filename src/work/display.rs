@@ -1,9 +1,12 @@
 //! How a runner looks: a line an agent on a terminal, a line an event elsewhere, and the sum of it all.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::event::{Event, Fate, What};
 use crate::clock::since_boot_ms;
+use crate::id::{AgentId, TaskId};
 use crate::output::{Board, Output, span};
 
 /// What became of all tasks.
@@ -89,23 +92,22 @@ pub struct Display {
     board: Option<Board>,
     rows: Vec<Row>,
     totals: Totals,
+    /// Tasks whose last attempt here did not succeed.
+    failed: HashSet<TaskId>,
     started_ms: u64,
 }
 
 impl Display {
     /// Of a runner with these agents.
-    pub fn new(out: &Output, agents: &[crate::id::AgentId]) -> Display {
-        let row = |agent: &crate::id::AgentId| Row {
-            agent: agent.to_string(),
-            task: None,
-            printed: String::new(),
-            is_over: false,
-        };
+    pub fn new(out: &Output, agents: &[AgentId]) -> Display {
+        let row =
+            |agent: &AgentId| Row { agent: agent.to_string(), task: None, printed: String::new(), is_over: false };
         Display {
             out: out.clone(),
             board: out.board(),
             rows: agents.iter().map(row).collect(),
             totals: Totals::default(),
+            failed: HashSet::new(),
             started_ms: since_boot_ms(),
         }
     }
@@ -115,9 +117,14 @@ impl Display {
         self.board.is_some()
     }
 
-    /// The sum so far.
-    pub fn totals(&self) -> Totals {
-        self.totals
+    /// Whether a lease was lost.
+    pub fn has_lost(&self) -> bool {
+        self.totals.lost > 0
+    }
+
+    /// Whether there is a task whose last attempt did not succeed.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Shows what was told, or only that time went by.
@@ -138,7 +145,8 @@ impl Display {
             What::Started { .. } => true,
             _ => false,
         };
-        let is_told = !(is_routine && self.is_live()) && (self.out.is_json() || !self.out.is_quiet());
+        let is_told =
+            !((is_routine || warning.is_some()) && self.is_live()) && (self.out.is_json() || !self.out.is_quiet());
         let line = if self.out.is_json() { event.json().map(|json| json.to_string()) } else { event.text() };
         let line = line.filter(|_| is_told);
         if line.is_none() && warning.is_none() {
@@ -171,7 +179,14 @@ impl Display {
                 }
             }
             What::Printed(line) => row.printed.clone_from(line),
-            What::Ended(_) => row.task = None,
+            What::Ended(ending) => {
+                row.task = None;
+                let Some(task) = event.task.as_ref().map(|task| task.task) else { return };
+                match ending.fate {
+                    Fate::Rejected | Fate::Failed | Fate::NotStarted => self.failed.insert(task),
+                    Fate::Done | Fate::Released | Fate::Lost => self.failed.remove(&task),
+                };
+            }
             What::Over(_) => row.is_over = true,
             What::Waiting(_) | What::LeftBlocked(_) | What::Warning(_) => {}
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use serde_json::{Map, Value, json};
 
 use crate::id::{AgentId, RecordId, TaskId};
-use crate::ledger::runnable::{Blocked, Runnable};
+use crate::ledger::runnable::Blocked;
 use crate::output::span;
 
 /// How many blocked tasks are named.
@@ -136,7 +136,7 @@ impl Event {
             }
             What::Waiting(blocked) => format!("waits: {}", blocked_text(blocked)),
             What::LeftBlocked(blocked) => format!("leaves {}", blocked_text(blocked)),
-            What::Over(Some(why)) => format!("gave up: {why}"),
+            What::Over(Some(_)) => "gave up".to_owned(),
             What::Renewed { .. } | What::Printed(_) | What::Warning(_) | What::Over(None) => return None,
         };
         Some(format!("{} {line}", self.agent))
@@ -196,7 +196,7 @@ fn blocked_text(blocked: &[Blocked]) -> String {
         let waits_for: Vec<String> = blocked.waits_for.iter().take(3).map(ToString::to_string).collect();
         let more = blocked.waits_for.len().saturating_sub(3);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("{} waits for {}{more}", blocked.place, waits_for.join(", "))
+        format!("{}, since {}{more}", blocked.place, waits_for.join(", "))
     };
     let named: Vec<String> = blocked.iter().take(BLOCKED_NAMED).map(row).collect();
     let more = blocked.len().saturating_sub(BLOCKED_NAMED);
@@ -233,16 +233,5 @@ impl Teller {
     pub fn say(&self, what: What) {
         let (agent, task) = (self.agent.clone(), self.task.clone());
         let _nobody_may_listen = self.events.send(Event { agent, number: self.number, task, what });
-    }
-
-    /// Names the tasks that a listing left out.
-    pub fn left_out(&self, runnable: &Runnable) {
-        for damage in &runnable.damaged {
-            self.say(What::Warning(format!("{} was left out: {}", damage.name, damage.error)));
-        }
-        if runnable.unsupported > 0 {
-            let number = tasks(runnable.unsupported);
-            self.say(What::Warning(format!("left out, since this pm cannot judge what they use: {number}")));
-        }
     }
 }

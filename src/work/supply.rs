@@ -4,7 +4,7 @@
 //! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
 //! the compare-and-swap.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ const READ_AFTER: Duration = Duration::from_secs(15);
 /// takes at most a tenth of the time, however large it is.
 const USE_FOR: u32 = 10;
 
-/// After a failure a task is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
+/// A task that came back is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
 
 /// The longest such pause.
@@ -99,8 +99,10 @@ struct Shelf {
     claiming: u64,
     /// How many tasks were claimed.
     taken: u64,
-    /// Tasks that failed here: until when they are left alone, and the next such pause.
+    /// Tasks that came back: until when they are left alone, and the next such pause.
     resting: HashMap<TaskId, (Instant, Duration)>,
+    /// What listings had to leave out was said.
+    warned: HashSet<String>,
     /// There is nothing more to come.
     is_over: bool,
 }
@@ -112,6 +114,12 @@ impl Shelf {
             self.candidates.clear();
         }
         self.candidates.pop_front()
+    }
+
+    /// Leaves a task alone for a while, and for longer each time.
+    fn rest(&mut self, task: TaskId) {
+        let pause = self.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
+        self.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
     }
 }
 
@@ -127,6 +135,7 @@ impl Supply {
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
+            warned: HashSet::new(),
             is_over: false,
         };
         Supply { terms, shelf: Mutex::new(shelf), changed: Condvar::new() }
@@ -188,13 +197,15 @@ impl Supply {
         }
     }
 
-    /// An agent is done with its task. One that failed and went back is left alone for a while.
-    pub fn returned(&self, task: TaskId, has_failed: bool) {
+    /// An agent is done with its task. One that is not closed is left alone for a while: whatever the reason, it would be
+    /// met again at once.
+    pub fn returned(&self, task: TaskId, is_closed: bool) {
         let mut shelf = self.shelf();
         shelf.busy -= 1;
-        if has_failed {
-            let pause = shelf.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
-            shelf.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
+        if is_closed {
+            shelf.resting.remove(&task);
+        } else {
+            shelf.rest(task);
         }
         shelf.is_stirred = true;
         self.changed.notify_all();
@@ -204,7 +215,7 @@ impl Supply {
     fn claim(&self, session: &Session, name: RefName, state: TaskState, tell: &Teller) -> Result<Option<Taken>> {
         let wanted = self.terms.ttl.or(state.task.ttl).unwrap_or(session.config.ttl);
         let ttl = Ttl::from_ms(wanted.ms().max(TTL_MIN_MS)).unwrap_or(wanted);
-        let sent_ms = since_boot_ms();
+        let (task, sent_ms) = (state.id, since_boot_ms());
         match session.writer().append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
             Ok(appended) => {
                 let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
@@ -215,6 +226,7 @@ impl Supply {
             // One task whose lock somebody holds does not keep the others from being worked on.
             Err(error @ Error::Store(StoreError::Locked { .. })) => {
                 tell.say(What::Warning(error.to_string()));
+                self.shelf().rest(task);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -240,7 +252,7 @@ impl Supply {
                 let started = Instant::now();
                 let runnable = session.ledger().runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
                 let took = started.elapsed();
-                tell.left_out(&runnable);
+                self.warn(&runnable, tell);
                 last = glimpse.map(|glimpse| (glimpse, started));
                 if self.put_out(runnable, took, &mut said, tell) {
                     return Ok(());
@@ -260,7 +272,21 @@ impl Supply {
         }
     }
 
-    /// Whether the rest of a failed task has ended since `before`.
+    /// Names what a listing left out, each once.
+    fn warn(&self, runnable: &Runnable, tell: &Teller) {
+        let damaged = runnable.damaged.iter().map(|damage| format!("{} was left out: {}", damage.name, damage.error));
+        let unsupported = (runnable.unsupported > 0)
+            .then(|| format!("left out {} tasks that use what this pm cannot judge", runnable.unsupported));
+        let left_out: Vec<String> = damaged.chain(unsupported).collect();
+        let mut shelf = self.shelf();
+        for warning in left_out {
+            if shelf.warned.insert(warning.clone()) {
+                tell.say(What::Warning(warning));
+            }
+        }
+    }
+
+    /// Whether the rest of a task has ended since `before`.
     fn somebody_has_rested(&self, before: Instant) -> bool {
         self.shelf().resting.values().any(|(until, _)| before < *until && *until <= Instant::now())
     }

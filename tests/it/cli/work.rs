@@ -173,6 +173,24 @@ fn it_ends_when_nothing_is_runnable_and_nothing_will_be() {
 }
 
 #[test]
+fn a_task_that_came_back_is_not_taken_again_at_once() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let release = format!("{} release --task $PM_TASK", env!("CARGO_BIN_EXE_pm"));
+    let outcome = work(&repo, &["--max-tasks", "2"], &release).ok();
+    assert_eq!(told(&outcome), ["started a", "released a", "started a", "released a", "summary"]);
+    assert!(event(&outcome, "summary")["took_ms"].as_u64().expect("a number") >= 1_000, "{outcome:?}");
+}
+
+#[test]
+fn an_attempt_that_succeeds_makes_up_for_one_that_failed() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let outcome = work(&repo, &["--on-failure", "release"], "[ $PM_ATTEMPT = 2 ]").ok();
+    assert_eq!(told(&outcome), ["started a", "failed a", "started a", "done a", "summary"]);
+}
+
+#[test]
 fn it_waits_for_what_others_are_working_on() {
     let repo = Repo::new();
     repo.plan("a");
@@ -294,6 +312,17 @@ fn wrong_calls_change_nothing() {
         repo.pm(args).fails(2);
     }
     assert_eq!(repo.refs(), refs);
+}
+
+#[test]
+fn a_task_that_cannot_be_read_is_named_once_and_the_others_are_worked_off() {
+    let repo = Repo::new();
+    repo.plan("a");
+    repo.git(&["commit", "--quiet", "--allow-empty", "--message", "no record"]);
+    repo.git(&["update-ref", &task_ref("bad"), "HEAD"]);
+    let outcome = work(&repo, &["--agents", "2"], "true").ok();
+    assert_eq!(told(&outcome), ["started a", "done a", "summary"]);
+    assert_eq!(outcome.stderr.matches("refs/pm/tasks/default/bad was left out").count(), 1, "{outcome:?}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn the_next_attempt_takes_up_the_worktree_of_the_last() {
     repo.plan_with("a", &["--max-attempts", "2"]);
     let script = "if [ $PM_ATTEMPT = 1 ]; then echo half >new; exit 1; fi; \
                   cat new && git add new && git commit --quiet --message new";
-    let outcome = work(&repo, &["--worktree", "--on-failure", "release"], script).exits(1);
+    let outcome = work(&repo, &["--worktree", "--on-failure", "release"], script).ok();
     assert_eq!(told(&outcome), ["started a", "failed a", "started a", "done a", "summary"]);
     assert!(text(&event(&outcome, "failed")["kept"]).ends_with("default/a"));
     assert_eq!(event(&outcome, "done")["kept"], serde_json::Value::Null);
@@ -83,6 +83,48 @@ fn the_next_attempt_takes_up_the_worktree_of_the_last() {
     repo.git(&["branch", "pm/default/b", "pm/default/a"]);
     work(&repo, &["--worktree"], "cat new").ok();
     assert_eq!(repo.git(&["rev-parse", "pm/default/b"]), repo.git(&["rev-parse", "pm/default/a"]));
+}
+
+#[test]
+fn commits_that_no_branch_holds_keep_their_worktree() {
+    let repo = repo();
+    for slug in ["a", "b"] {
+        repo.plan(slug);
+    }
+    let script = "[ $PM_SLUG = a ] && git switch --quiet --detach || git switch --quiet --create mine; \
+                  git commit --quiet --allow-empty --message work";
+    let outcome = work(&repo, &["--worktree"], script).ok();
+    let kept: Vec<_> = crate::support::runner::events(&outcome).iter().map(|event| event["kept"].clone()).collect();
+    assert!(text(&kept[1]).ends_with("default/a"), "{kept:?}");
+    let head = |dir: &str| repo.git(&["-C", dir, "rev-parse", "HEAD"]);
+    assert_eq!(reported(&repo, "a"), Some(head(&worktree(&repo, "a").display().to_string())));
+    // On a branch of its own the commit is safe.
+    assert_eq!(reported(&repo, "b"), Some(repo.git(&["rev-parse", "mine"])));
+    assert!(!worktree(&repo, "b").exists());
+}
+
+#[test]
+fn a_worktree_whose_directory_was_deleted_is_made_anew() {
+    let repo = repo();
+    repo.plan("a");
+    work(&repo, &["--worktree", "--max-tasks", "1", "--on-failure", "release"], "exit 1").exits(1);
+    fs::remove_dir_all(worktree(&repo, "a")).expect("removed");
+    work(&repo, &["--worktree"], "[ -e file ]").ok();
+    assert_eq!(repo.phase("a"), "done");
+}
+
+#[test]
+fn one_task_that_cannot_begin_does_not_keep_the_others_from_it() {
+    let repo = repo();
+    for slug in ["a", "b", "c", "d", "e"] {
+        repo.plan(slug);
+    }
+    fs::create_dir_all(worktree(&repo, "a")).expect("created");
+    fs::write(worktree(&repo, "a").join("in-the-way"), "").expect("written");
+    let outcome = work(&repo, &["--worktree", "--max-tasks", "5"], "true").exits(1);
+    assert_eq!(event(&outcome, "summary")["done"], 4);
+    assert_eq!(repo.phase("a"), "new");
+    assert_eq!(repo.git(&["branch", "--list", "pm/*"]), "", "no branch is left behind");
 }
 
 #[test]
