@@ -214,7 +214,9 @@ impl Git {
     /// # Errors
     /// `Io` where there is, or git cannot be run or fails.
     pub fn remove_worktree(&self, dir: &Path) -> Result<()> {
-        self.output(&["worktree", "remove", &dir.to_string_lossy()]).map(drop)
+        // git asks its own status, which may be set to say nothing of new files.
+        let all = "status.showUntrackedFiles=normal";
+        self.output(&["-c", all, "worktree", "remove", &dir.to_string_lossy()]).map(drop)
     }
 
     /// Deletes a branch that is still at `commit`.

@@ -2,13 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Watch, damaged_json, list_entry, list_row, place_width, warn_damaged};
+use super::{Watch, damaged_json, list_entry, list_row, place_width};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::resolve::{place, prefix};
 use crate::ledger::runnable::Runnable;
-use crate::output::Output;
 use crate::protocol::record::Label;
 use crate::protocol::state::TaskState;
 use crate::protocol::view;
@@ -45,17 +44,6 @@ impl Filter {
     }
 }
 
-/// Names what was left out: on stderr, never in silence.
-pub fn warn_left_out(out: &Output, runnable: &Runnable) {
-    warn_damaged(out, &runnable.damaged);
-    if runnable.unsupported > 0 {
-        out.warning(&format!(
-            "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
-            runnable.unsupported
-        ));
-    }
-}
-
 impl Args {
     /// Shows it.
     ///
@@ -64,7 +52,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
         let runnable = self.filter.runnable(session, &ledger)?;
-        warn_left_out(&session.out, &runnable);
+        runnable.left_out().iter().for_each(|what| session.out.warning(what));
         if self.all {
             let watch = Watch::new(session);
             let moment = |name: &RefName, state: &TaskState| watch.moment(name, state, Vec::new());

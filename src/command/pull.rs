@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
-use super::next::{Filter, task_json, warn_left_out};
+use super::next::{Filter, task_json};
 use crate::config::duration;
 use crate::error::{Error, Result};
 use crate::ledger::append::Appended;
@@ -69,7 +69,7 @@ impl Args {
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
             if losses == 0 {
-                warn_left_out(&session.out, &runnable);
+                runnable.left_out().iter().for_each(|what| session.out.warning(what));
             }
             if runnable.tasks.is_empty() {
                 return Ok(None);

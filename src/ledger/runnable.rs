@@ -65,6 +65,18 @@ impl Ledger<'_> {
 }
 
 impl Runnable {
+    /// What was left out, and why: a line for each.
+    pub fn left_out(&self) -> Vec<String> {
+        let damaged = self.damaged.iter().map(|damage| format!("{} was left out: {}", damage.name, damage.error));
+        let unsupported = (self.unsupported > 0).then(|| {
+            format!(
+                "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
+                self.unsupported
+            )
+        });
+        damaged.chain(unsupported).collect()
+    }
+
     /// Whether a blocked task becomes runnable when what is being worked on now gets done: then it is worth waiting.
     pub fn more_may_come(&self) -> bool {
         let mut hopeful: HashSet<&Place> = HashSet::new();

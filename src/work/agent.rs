@@ -59,7 +59,7 @@ impl Agent<'_> {
                         return Err(error);
                     }
                     self.tell.say(What::Warning(format!("no task could be taken: {error}")));
-                    self.pause(PAUSE * (1 << failed));
+                    self.stop.wait(PAUSE * (1 << failed), Wish::None);
                     continue;
                 }
             };
@@ -71,17 +71,5 @@ impl Agent<'_> {
                 return Err(Error::NotStarted { times: not_started, why: ending.why });
             }
         }
-    }
-
-    /// Waits so long, or until the runner is to stop.
-    fn pause(&self, time: Duration) {
-        use rustix::event::{PollFd, PollFlags};
-        if self.stop.wish() > Wish::None {
-            return;
-        }
-        let Ok(time) = rustix::time::Timespec::try_from(time) else { return };
-        let mut polled: Vec<_> =
-            self.stop.awaited().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into_iter().collect();
-        let _ended_early = rustix::event::poll(&mut polled, Some(&time));
     }
 }

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
-use super::keeper::{living_children, this_program};
+use super::children;
+use super::keeper::{WAIT_MAX_MS, this_program};
 use super::line::{Ended, Line, News, Order};
 use super::renewal::Renewal;
-use super::stop::Stop;
+use super::stop::{Stop, Wish};
 use super::transcript::Transcript;
 
 /// How long the output may stay open when nothing of the command is left: whoever holds it then was handed it.
@@ -71,6 +72,13 @@ pub struct Running {
 pub enum Woken {
     /// The time is up, or something was printed, or the runner is to stop.
     Go,
+    /// Nothing runs any more.
+    Over(End),
+}
+
+/// How it came that nothing runs any more.
+#[derive(Debug)]
+pub enum End {
     /// The command has ended, and everything that it started.
     Ended(Ended),
     /// The keeper was killed, and with it the command.
@@ -118,15 +126,22 @@ impl Running {
         self.line.send(&Order::Kill);
     }
 
-    /// Waits until something is to be done, at most for so long. What was printed meanwhile is in `transcript`.
+    /// Kills the keeper, which does not do as it was told: the command dies with it.
+    pub fn kill_keeper(&mut self) {
+        let _it_may_be_gone = self.keeper.kill();
+    }
+
+    /// Waits until something is to be done or the runner is to stop more urgently than was `seen`, at most for so long.
+    /// What was printed meanwhile is in `transcript`.
     ///
     /// # Errors
     /// What the system says.
-    pub fn wait(&mut self, time: Duration, stop: &Stop, transcript: &mut Transcript) -> io::Result<Woken> {
+    pub fn wait(&mut self, time: Duration, stop: &Stop, seen: Wish, transcript: &mut Transcript) -> io::Result<Woken> {
+        let time = time.min(Duration::from_millis(WAIT_MAX_MS));
         let time = rustix::time::Timespec::try_from(time).map_err(io::Error::other)?;
         let (has_news, has_output) = {
             let mut polled = vec![PollFd::new(&self.line, PollFlags::IN)];
-            polled.extend(stop.awaited().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            polled.extend(stop.awaited(seen).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             if let Some(output) = &self.output {
                 polled.push(PollFd::new(output, PollFlags::IN));
             }
@@ -145,17 +160,18 @@ impl Running {
             for news in self.line.receive::<News>()? {
                 match news {
                     News::Started(group) => self.group = Pid::from_raw(group),
+                    News::LeaderGone => self.group = None,
                     News::Ended(ended) => {
                         self.read_rest(transcript)?;
                         self.keeper.wait()?;
-                        return Ok(Woken::Ended(ended));
+                        return Ok(Woken::Over(End::Ended(ended)));
                     }
                 }
             }
             if self.line.is_closed() {
                 self.bury()?;
                 self.read_rest(transcript)?;
-                return Ok(Woken::KeeperKilled);
+                return Ok(Woken::Over(End::KeeperKilled));
             }
         }
         Ok(Woken::Go)
@@ -179,6 +195,9 @@ impl Running {
         let started = Instant::now();
         while let Some(output) = &self.output {
             let left = OUTPUT_MAX.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
             let time = rustix::time::Timespec::try_from(left).map_err(io::Error::other)?;
             match rustix::event::poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&time)) {
                 Ok(0) => return Ok(()),
@@ -196,6 +215,7 @@ impl Running {
     fn bury(&mut self) -> io::Result<()> {
         self.keeper.wait()?;
         let started = Instant::now();
+        let mut killed: Vec<Pid> = Vec::new();
         while started.elapsed() < GONE_MAX {
             if let Some(group) = self.group {
                 let _group_may_be_empty = kill_process_group(group, Signal::KILL);
@@ -205,13 +225,15 @@ impl Running {
                     Ok(None) | Err(_) => {}
                 }
             }
-            let left = self.strays();
-            if left.is_empty() && self.group.is_none() {
-                return Ok(());
-            }
-            for pid in left {
+            for pid in self.strays() {
                 let _may_have_ended = kill_process(pid, Signal::KILL);
-                let _reaped_if_gone = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+                killed.push(pid);
+            }
+            killed.sort_unstable_by_key(|pid| pid.as_raw_pid());
+            killed.dedup();
+            killed.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+            if killed.is_empty() && self.group.is_none() && self.strays().is_empty() {
+                return Ok(());
             }
             std::thread::sleep(LOOK);
         }
@@ -224,16 +246,22 @@ impl Running {
             let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|variable| !self.mark.is_empty() && variable == self.mark)
         };
-        living_children().into_iter().filter(is_marked).collect()
+        children::living().into_iter().filter(is_marked).collect()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.keeper.try_wait(), Ok(None)) {
-            // Whatever went wrong here, the command must not run on; the keeper ends when that is so.
-            self.kill();
-            let _reaped = self.keeper.wait();
+        // Whatever went wrong here, the command must not run on; the keeper ends when that is so.
+        self.kill();
+        let started = Instant::now();
+        while matches!(self.keeper.try_wait(), Ok(None)) {
+            if started.elapsed() > GONE_MAX {
+                self.kill_keeper();
+                let _nothing_more_can_be_done = self.bury();
+                return;
+            }
+            std::thread::sleep(LOOK);
         }
     }
 }

@@ -2,23 +2,21 @@
 //!
 //! What must never happen here: work that is not committed is removed.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use super::supply::Taken;
 use crate::error::{Error, Result};
 use crate::git_program::Git;
-use crate::id::Oid;
+use crate::id::{AgentId, Oid};
 use crate::session::Session;
+use crate::store::{Mode, lock};
 
 /// Text files that a killed runner left are removed by the next one after so long.
 const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
-
-/// Two agents of one runner do not make worktrees at once: git would let them, but writes its list of them unlocked.
-static WORKTREES: Mutex<()> = Mutex::new(());
 
 /// Where one command works.
 #[derive(Debug)]
@@ -31,6 +29,8 @@ pub struct Desk {
     pub worktree: Option<Worktree>,
     /// The commit at HEAD before.
     before: Option<Oid>,
+    /// Locked for as long as the text is in use, so that nobody takes it for one that was left behind.
+    _in_use: File,
 }
 
 /// A worktree of one task.
@@ -39,8 +39,10 @@ pub struct Worktree {
     /// Its directory.
     pub dir: PathBuf,
     branch: String,
-    /// The commit that the branch began at, where this runner made it.
-    began_at: Option<String>,
+    /// The commit that a new branch begins at; why there is none, where HEAD leads to no commit.
+    start: std::result::Result<String, String>,
+    /// Whether this attempt made the branch.
+    is_new: bool,
     git: Git,
 }
 
@@ -54,7 +56,9 @@ pub fn sweep_texts(session: &Session) {
     let Ok(entries) = fs::read_dir(texts(session)) else { return };
     for entry in entries.flatten() {
         let age = entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > LEFT_AFTER) {
+        let is_old = age.is_some_and(|age| age > LEFT_AFTER);
+        if is_old && File::open(entry.path()).is_ok_and(|file| lock::try_lock(&file, Mode::Exclusive).unwrap_or(false))
+        {
             let _another_may_have_been_faster = fs::remove_file(entry.path());
         }
     }
@@ -71,23 +75,39 @@ pub fn worktree_root(session: &Session) -> PathBuf {
 }
 
 impl Desk {
-    /// Sets one up. With `root`, the command works in a worktree below it.
+    /// Sets one up; with `worktree`, which is open, the command works there.
     ///
     /// # Errors
-    /// `Io` where a file cannot be written, or git fails.
-    pub fn set_up(session: &Session, taken: &Taken, root: Option<&Path>) -> Result<Desk> {
+    /// `Io` where the text cannot be written.
+    pub fn set_up(session: &Session, taken: &Taken, worktree: Option<Worktree>) -> Result<Desk> {
         let dir = texts(session);
         let body_file = dir.join(format!("{}.txt", taken.claim));
         let body = session.ledger().record(&taken.name, taken.state.id.record())?.body.unwrap_or_default();
         let failed = |path: &Path| Error::io(format!("writing {}", path.display()));
         fs::create_dir_all(&dir).map_err(failed(&dir))?;
-        fs::write(&body_file, &body).map_err(failed(&body_file))?;
-        let mut desk = Desk { body_file, has_body: !body.trim().is_empty(), worktree: None, before: None };
-        if let Some(root) = root {
-            desk.worktree = Some(Worktree::open(session, taken, root)?);
-        }
+        let mut file = File::create(&body_file).map_err(failed(&body_file))?;
+        lock::try_lock(&file, Mode::Shared).map_err(failed(&body_file))?;
+        file.write_all(body.as_bytes()).map_err(failed(&body_file))?;
+        let has_body = !body.trim().is_empty();
+        let mut desk = Desk { body_file, has_body, worktree, before: None, _in_use: file };
         desk.before = desk.head(session);
         Ok(desk)
+    }
+
+    /// What the command is told of its task.
+    pub fn variables(&self, taken: &Taken, agent: &AgentId) -> Vec<(&'static str, OsString)> {
+        let task = &taken.state.task;
+        vec![
+            ("PM_TASK", taken.state.id.to_string().into()),
+            ("PM_SLUG", task.slug.as_str().into()),
+            ("PM_QUEUE", task.queue.as_str().into()),
+            ("PM_CLAIM", taken.claim.to_string().into()),
+            ("PM_FENCE", taken.fence.to_string().into()),
+            ("PM_AGENT_ID", agent.as_str().into()),
+            ("PM_TITLE", task.title.as_str().into()),
+            ("PM_BODY_FILE", self.body_file.clone().into()),
+            ("PM_ATTEMPT", taken.attempt.to_string().into()),
+        ]
     }
 
     /// The commit at HEAD, where the command works.
@@ -107,13 +127,12 @@ impl Desk {
     /// in it is not committed.
     pub fn clear(&self) -> Option<PathBuf> {
         let worktree = self.worktree.as_ref()?;
-        let _one_at_a_time = WORKTREES.lock();
         // git refuses where something is not committed. It does not mind commits that no branch holds.
         let is_held = worktree.is_on_a_branch() || worktree.head() == self.before;
         if !is_held || worktree.git.remove_worktree(&worktree.dir).is_err() {
             return Some(worktree.dir.clone());
         }
-        if let Some(commit) = &worktree.began_at {
+        if let (true, Ok(commit)) = (worktree.is_new, &worktree.start) {
             // A branch without a commit of its own says nothing; one that has moved stays.
             let _it_has_moved = worktree.git.delete_branch(&worktree.branch, commit);
         }
@@ -135,37 +154,46 @@ impl Drop for Desk {
 }
 
 impl Worktree {
-    /// The worktree of a task. One that an earlier attempt left is taken up again, and so is its branch.
-    fn open(session: &Session, taken: &Taken, root: &Path) -> Result<Worktree> {
+    /// That of a task, below `root`. It may not be there yet: see [`Worktree::open`].
+    pub fn of(session: &Session, taken: &Taken, root: &Path) -> Worktree {
         let branch = taken.name.branch();
-        let dir = root.join(branch.strip_prefix("pm/").unwrap_or(&branch));
-        let git = Git::new(session.store.common_dir());
-        let full_name = format!("refs/heads/{branch}");
-        let _one_at_a_time = WORKTREES.lock();
-        let at_dir = |path: &PathBuf| *path == dir || dir.canonicalize().is_ok_and(|dir| *path == dir);
-        let known = git.worktrees()?.into_iter().find(|(path, _)| at_dir(path));
-        let mut began_at = None;
-        match known {
-            Some((_, checked_out)) if checked_out == full_name && dir.exists() => {}
-            known => {
-                if known.is_some() && !dir.exists() {
-                    // Somebody removed the directory by hand.
-                    git.remove_worktree(&dir)?;
-                }
-                if git.commit_of(&full_name).is_some() {
-                    git.add_worktree(&dir, &branch, None)?;
-                } else {
-                    // The HEAD of the worktree that the runner was started in.
-                    let start = session.store.resolve_commit("HEAD")?.to_string();
-                    git.add_worktree(&dir, &branch, Some(&start)).inspect_err(|_| {
-                        // git makes the branch first.
-                        let _there_may_be_none = git.delete_branch(&branch, &start);
-                    })?;
-                    began_at = Some(start);
-                }
-            }
+        Worktree {
+            dir: root.join(branch.strip_prefix("pm/").unwrap_or(&branch)),
+            branch,
+            // The HEAD of the worktree that the runner was started in.
+            start: session.store.resolve_commit("HEAD").map(|id| id.to_string()).map_err(|error| error.to_string()),
+            is_new: false,
+            git: Git::new(session.store.common_dir()),
         }
-        Ok(Worktree { dir, branch, began_at, git })
+    }
+
+    /// Makes it, which takes as long as git takes to check out the files. One that an earlier attempt left is taken up
+    /// again, and so is its branch.
+    ///
+    /// # Errors
+    /// `Io` where git fails.
+    pub fn open(mut self) -> Result<Worktree> {
+        let (git, dir, full_name) = (&self.git, &self.dir, format!("refs/heads/{}", self.branch));
+        let at_dir = |path: &PathBuf| path == dir || dir.canonicalize().is_ok_and(|dir| *path == dir);
+        let known = git.worktrees()?.into_iter().find(|(path, _)| at_dir(path));
+        match known {
+            Some((_, checked_out)) if checked_out == full_name && dir.exists() => return Ok(self),
+            // Somebody removed the directory by hand.
+            Some(_) if !dir.exists() => git.remove_worktree(dir)?,
+            _ => {}
+        }
+        if git.commit_of(&full_name).is_some() {
+            git.add_worktree(dir, &self.branch, None)?;
+        } else {
+            let no_commit = |why: &String| Error::io("finding HEAD")(io::Error::other(why.clone()));
+            let start = self.start.as_ref().map_err(no_commit)?;
+            git.add_worktree(dir, &self.branch, Some(start)).inspect_err(|_| {
+                // git makes the branch first.
+                let _there_may_be_none = git.delete_branch(&self.branch, start);
+            })?;
+            self.is_new = true;
+        }
+        Ok(self)
     }
 
     /// git, as the command saw it.

@@ -136,7 +136,7 @@ impl Event {
             }
             What::Waiting(blocked) => format!("waits: {}", blocked_text(blocked)),
             What::LeftBlocked(blocked) => format!("leaves {}", blocked_text(blocked)),
-            What::Over(Some(_)) => "gave up".to_owned(),
+            What::Over(Some(why)) => format!("gave up: {why}"),
             What::Renewed { .. } | What::Printed(_) | What::Warning(_) | What::Over(None) => return None,
         };
         Some(format!("{} {line}", self.agent))

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use super::renewal::Renewal;
+use super::stop::{Stop, Wish};
 use super::supply::Taken;
 use crate::clock::since_boot_ms;
 use crate::error::Error;
-use crate::id::AgentId;
+use crate::id::{AgentId, RecordId};
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::protocol::decide::Intent;
@@ -29,13 +30,16 @@ pub enum Unrecorded {
     Lost(String),
     /// The command settled the task itself, with pm: it is in this phase now.
     Settled(Phase),
-    /// It could not be written, or not known to be.
+    /// It could not be written.
     Failed(String),
+    /// Whether it was written is not known.
+    Unsure(String),
 }
 
 /// A claim, seen from its holder.
 pub struct Holding<'a> {
     session: &'a Session,
+    stop: &'a Stop,
     taken: &'a Taken,
     /// The task as it was last seen: usually at its tip, since hardly anybody else appends to it.
     state: TaskState,
@@ -45,9 +49,9 @@ pub struct Holding<'a> {
 
 impl<'a> Holding<'a> {
     /// What was just claimed.
-    pub fn new(session: &'a Session, taken: &'a Taken) -> Holding<'a> {
+    pub fn new(session: &'a Session, stop: &'a Stop, taken: &'a Taken) -> Holding<'a> {
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
-        Holding { session, taken, state: taken.state.clone(), renewal }
+        Holding { session, stop, taken, state: taken.state.clone(), renewal }
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -60,27 +64,43 @@ impl<'a> Holding<'a> {
         self.renewal.failed(since_boot_ms(), random());
     }
 
-    /// Records something, and tries again until it got in or the lease lapses.
+    /// Records something, and tries again until it got in, the lease lapses, or the runner is to stop at once. Returns
+    /// the record.
     ///
     /// # Errors
-    /// Why it did not.
-    pub fn record(&mut self, intent: &Intent) -> Result<Appended, Unrecorded> {
+    /// Why it did not get in.
+    pub fn record(&mut self, intent: &Intent) -> Result<RecordId, Unrecorded> {
+        let mut may_be_in = false;
         loop {
             match self.append(intent) {
-                Err(Unrecorded::Failed(_)) if since_boot_ms() < self.renewal.lapses_ms() => {
-                    let pause_ms = (self.taken.ttl.ms() / 30).min(PAUSE_MAX_MS);
-                    std::thread::sleep(Duration::from_millis(pause_ms));
+                Ok(appended) => return Ok(appended.last().0),
+                // Its own record, and not the command's, has settled the task.
+                Err(Unrecorded::Settled(phase)) if may_be_in => {
+                    return self.state.status.as_ref().map(|at| at.id).ok_or(Unrecorded::Settled(phase));
                 }
-                result => return result,
+                Err(Unrecorded::Failed(_)) if self.may_try_again() => {}
+                Err(Unrecorded::Unsure(_)) if self.may_try_again() => may_be_in = true,
+                Err(unrecorded) => return Err(unrecorded),
             }
+            let pause = Duration::from_millis((self.taken.ttl.ms() / 30).min(PAUSE_MAX_MS));
+            self.stop.wait(pause, self.stop.wish());
         }
     }
 
-    /// Records something, once.
+    /// Keeps the claim alive.
     ///
     /// # Errors
     /// Why it could not be.
-    pub fn append(&mut self, intent: &Intent) -> Result<Appended, Unrecorded> {
+    pub fn beat(&mut self, progress: Option<String>) -> Result<(), Unrecorded> {
+        self.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress }).map(drop)
+    }
+
+    fn may_try_again(&self) -> bool {
+        since_boot_ms() < self.renewal.lapses_ms() && self.stop.wish() < Wish::Now
+    }
+
+    /// Records something, once.
+    fn append(&mut self, intent: &Intent) -> Result<Appended, Unrecorded> {
         let sent_ms = since_boot_ms();
         let found = Found { name: self.taken.name.clone(), state: self.state.clone() };
         match self.session.writer().append(found, intent.clone()) {
@@ -98,19 +118,17 @@ impl<'a> Holding<'a> {
         let why = error.to_string();
         let is_refused =
             matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });
-        if !is_refused && !matches!(error, Error::Store(StoreError::RecordedUnknown { .. })) {
+        let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }));
+        if !is_refused && !is_unsure {
             return Unrecorded::Failed(why);
         }
-        let now = match self.session.ledger().state(&self.taken.name) {
-            Ok(Some(state)) => state,
-            Ok(None) | Err(_) => return if is_refused { Unrecorded::Lost(why) } else { Unrecorded::Failed(why) },
-        };
-        let settled = settled_by_holder(&now, self.taken, &self.session.agent);
-        self.state = now;
-        match settled {
+        if let Ok(Some(state)) = self.session.ledger().state(&self.taken.name) {
+            self.state = state;
+        }
+        match settled_by_holder(&self.state, self.taken, &self.session.agent) {
+            _ if is_unsure => Unrecorded::Unsure(why),
             Some(phase) => Unrecorded::Settled(phase),
-            None if is_refused => Unrecorded::Lost(why),
-            None => Unrecorded::Failed(why),
+            None => Unrecorded::Lost(why),
         }
     }
 }

@@ -32,6 +32,8 @@ pub enum Order {
 pub enum News {
     /// The command was started, as the leader of this process group.
     Started(i32),
+    /// The command has ended, and the id of its group may soon be another's. What it left behind may still run.
+    LeaderGone,
     /// The command has ended, and so has everything that it left behind.
     Ended(Ended),
 }
@@ -43,7 +45,7 @@ pub struct Ended {
     pub how: How,
     /// Whether it was ended since nobody renewed the claim in time.
     pub lapsed: bool,
-    /// How many processes are still there although they were killed: the kernel does not let them go.
+    /// How many processes are still there although they were killed, or cannot be found to be killed.
     pub left: usize,
 }
 
@@ -106,6 +108,11 @@ impl Line {
             return Err(io::Error::new(ErrorKind::InvalidData, "a message without an end"));
         }
         Ok(messages)
+    }
+
+    /// Listens no more.
+    pub fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// Whether the other is gone.

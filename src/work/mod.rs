@@ -5,20 +5,24 @@
 //! ```text
 //! pm work        the agents: claims, heartbeats, reports; renews the lease of each command at its keeper
 //! └ keeper       ends the command when it is told to, when pm work is gone, when the lease was not renewed
-//!   └ command    the leader of its own process group; dies with its keeper
+//!   └ command    the leader of a session and process group of its own; dies with its keeper
 //! ```
 //!
 //! - [`agent`] is the loop of one agent, [`supply`] hands out tasks to all of them, [`attempt`] is the work on one.
-//! - [`holding`] is a claim seen from its holder: what is recorded under it.
-//! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`line`] what the two say.
-//! - [`renewal`] and [`transcript`] are pure: when to renew and when to let go; what is kept of the output.
+//! - [`vigil`] waits while a claim is held; [`holding`] is that claim: what is recorded under it.
+//! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`line`] what the two say;
+//!   [`children`] finds what a command started.
+//! - [`renewal`], [`transcript`] and [`account`] are pure: when to renew and when to let go; what is kept of the output;
+//!   what is reported.
 //! - [`desk`] is where a command works, [`stop`] the signals, [`event`] what is told, [`display`] how it looks.
 //!
 //! What must never happen here: a command runs on without a lease; an agent records anything for a claim that it lost.
 
+pub mod account;
 pub mod agent;
 pub mod attempt;
 pub mod child;
+pub mod children;
 pub mod desk;
 pub mod display;
 pub mod event;
@@ -29,12 +33,15 @@ pub mod renewal;
 pub mod stop;
 pub mod supply;
 pub mod transcript;
+pub mod vigil;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+
+use signal_hook::consts::SIGCHLD;
 
 use crate::error::{Error, Result};
 use crate::id::AgentId;
@@ -106,6 +113,8 @@ pub fn run(
     let stirred = Arc::clone(&supply);
     let stop = Stop::catch(move || stirred.stir()).map_err(Error::io("catching signals"))?;
     keeper::adopt_orphans().map_err(Error::io("becoming the parent of orphans"))?;
+    // Where it was inherited as ignored, the system would take in every child unasked, and how it ended with it.
+    signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(Error::io("catching signals"))?;
     let (events, told) = mpsc::channel();
     let result = std::thread::scope(|scope| {
         let mut running = Vec::new();

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// How urgent the wish is.
@@ -65,12 +67,20 @@ impl Stop {
         }
     }
 
-    /// What becomes readable with the next wish; nothing once there can be none more urgent.
-    pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
-        match self.wish() {
+    /// What becomes readable, or is, with a wish more urgent than the one that was `seen`; nothing where there is none.
+    pub fn awaited(&self, seen: Wish) -> Option<BorrowedFd<'_>> {
+        match seen {
             Wish::None => Some(self.first.as_fd()),
             Wish::Drain => Some(self.second.as_fd()),
             Wish::Now => None,
         }
+    }
+
+    /// Waits so long, or until a wish comes that is more urgent than the one that was `seen`.
+    pub fn wait(&self, time: Duration, seen: Wish) {
+        let Ok(time) = rustix::time::Timespec::try_from(time) else { return };
+        let mut polled: Vec<_> =
+            self.awaited(seen).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into_iter().collect();
+        let _ended_early = rustix::event::poll(&mut polled, Some(&time));
     }
 }

@@ -34,8 +34,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const READ_AFTER: Duration = Duration::from_secs(15);
 
 /// A listing is used for so many times as long as it took, and a pause between two lasts as long: reading the ledger
-/// takes at most a tenth of the time, however large it is.
+/// takes at most a tenth of the time, however large it is. (But [`USE_MAX`].)
 const USE_FOR: u32 = 10;
+
+/// The longest that a listing is used for, and that is paused after one.
+const USE_MAX: Duration = Duration::from_secs(5);
 
 /// A task that came back is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -67,6 +70,8 @@ pub struct Taken {
     pub state: TaskState,
     /// The claim.
     pub claim: RecordId,
+    /// Its depth: with its id, the fencing token.
+    pub fence: u64,
     /// How often it was claimed so far.
     pub attempt: u64,
     /// The lease.
@@ -118,6 +123,8 @@ impl Shelf {
 
     /// Leaves a task alone for a while, and for longer each time.
     fn rest(&mut self, task: TaskId) {
+        // What has not come back for long is with others now, or closed.
+        self.resting.retain(|_, (until, _)| until.elapsed() < RETRY_MAX);
         let pause = self.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
         self.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
     }
@@ -142,7 +149,7 @@ impl Supply {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // Every change of the shelf is a single step, so whatever panicked left it whole.
+        // What a panic would leave behind is seen to by `Claiming` and `Scouting`.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,29 +175,20 @@ impl Supply {
                 shelf.busy += 1;
                 shelf.claiming += 1;
                 drop(shelf);
-                let taken = self.claim(session, name, state, tell);
-                shelf = self.shelf();
-                shelf.claiming -= 1;
-                match taken {
-                    Ok(Some(taken)) => {
-                        shelf.taken += 1;
-                        self.changed.notify_all();
-                        return Ok(Some(taken));
-                    }
-                    other => {
-                        shelf.busy -= 1;
-                        self.changed.notify_all();
-                        other?;
-                    }
+                let mut claiming = Claiming { supply: self, has_claimed: false };
+                if let Some(taken) = self.claim(session, name, state, tell)? {
+                    claiming.has_claimed = true;
+                    return Ok(Some(taken));
                 }
+                drop(claiming);
+                shelf = self.shelf();
             } else if !all_are_being_claimed && !shelf.is_scouted {
                 shelf.is_scouted = true;
                 drop(shelf);
-                let scouted = self.scout(session, stop, tell);
+                let scouting = Scouting(self);
+                self.scout(session, stop, tell)?;
+                drop(scouting);
                 shelf = self.shelf();
-                shelf.is_scouted = false;
-                self.changed.notify_all();
-                scouted?;
             } else {
                 shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
             }
@@ -219,8 +217,8 @@ impl Supply {
         match session.writer().append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
             Ok(appended) => {
                 let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
-                let claim = appended.last().0;
-                Ok(Some(Taken { name, state: appended.state, claim, attempt, ttl, sent_ms }))
+                let (claim, fence) = (appended.last().0, appended.last().1.seq);
+                Ok(Some(Taken { name, state: appended.state, claim, fence, attempt, ttl, sent_ms }))
             }
             Err(error) if was_taken(&error) => Ok(None),
             // One task whose lock somebody holds does not keep the others from being worked on.
@@ -239,10 +237,14 @@ impl Supply {
         let mut last: Option<(Glimpse, Instant)> = None;
         let mut said = Vec::new();
         loop {
+            // First, so that a signal or a task that comes back from now on is not missed.
+            if std::mem::take(&mut self.shelf().is_stirred) {
+                (last, pause) = (None, PAUSE_MIN);
+            }
             if stop.wish() > Wish::None {
                 return Ok(());
             }
-            self.shelf().is_stirred = false;
+            let mut rest = Duration::ZERO;
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
             let is_known = last.as_ref().is_some_and(|(seen, at)| {
@@ -257,29 +259,21 @@ impl Supply {
                 if self.put_out(runnable, took, &mut said, tell) {
                     return Ok(());
                 }
-                pause = pause.max(took * USE_FOR);
+                rest = (took * USE_FOR).min(USE_MAX);
             }
             let shelf = self.shelf();
-            if shelf.is_stirred {
-                last = None;
-                continue;
+            if !shelf.is_stirred {
+                let waited = self.changed.wait_timeout(shelf, pause.max(rest));
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
-            let (shelf, _) = self.changed.wait_timeout(shelf, pause).unwrap_or_else(PoisonError::into_inner);
-            if shelf.is_stirred {
-                (last, pause) = (None, PAUSE_MIN);
-            }
-            pause = (pause * 2).min(PAUSE_MAX.max(pause));
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
     /// Names what a listing left out, each once.
     fn warn(&self, runnable: &Runnable, tell: &Teller) {
-        let damaged = runnable.damaged.iter().map(|damage| format!("{} was left out: {}", damage.name, damage.error));
-        let unsupported = (runnable.unsupported > 0)
-            .then(|| format!("left out {} tasks that use what this pm cannot judge", runnable.unsupported));
-        let left_out: Vec<String> = damaged.chain(unsupported).collect();
         let mut shelf = self.shelf();
-        for warning in left_out {
+        for warning in runnable.left_out() {
             if shelf.warned.insert(warning.clone()) {
                 tell.say(What::Warning(warning));
             }
@@ -301,7 +295,7 @@ impl Supply {
         let candidates: VecDeque<_> = runnable.tasks.into_iter().filter(|(_, state)| rested(state)).collect();
         let somebody_rests = candidates.len() < found;
         shelf.candidates = candidates;
-        shelf.fresh_until = now + (took * USE_FOR).max(PAUSE_MIN);
+        shelf.fresh_until = now + (took * USE_FOR).clamp(PAUSE_MIN, USE_MAX);
         if !shelf.candidates.is_empty() {
             return true;
         }
@@ -322,6 +316,35 @@ impl Supply {
             *said = runnable.blocked;
         }
         false
+    }
+}
+
+/// An agent is claiming a task, until this is dropped: with or without success, or by a panic.
+struct Claiming<'a> {
+    supply: &'a Supply,
+    has_claimed: bool,
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        let mut shelf = self.supply.shelf();
+        shelf.claiming -= 1;
+        if self.has_claimed {
+            shelf.taken += 1;
+        } else {
+            shelf.busy -= 1;
+        }
+        self.supply.changed.notify_all();
+    }
+}
+
+/// An agent reads the ledger for all of them, until this is dropped.
+struct Scouting<'a>(&'a Supply);
+
+impl Drop for Scouting<'_> {
+    fn drop(&mut self) {
+        self.0.shelf().is_scouted = false;
+        self.0.changed.notify_all();
     }
 }
 

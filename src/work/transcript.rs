@@ -51,6 +51,11 @@ impl Transcript {
         self.tail.extend(rest);
     }
 
+    /// Whether there may be a log.
+    pub fn has_log(&self) -> bool {
+        self.log_limit > 0
+    }
+
     /// How many bytes there were in all.
     pub fn total(&self) -> u64 {
         self.total
@@ -95,8 +100,10 @@ impl Transcript {
     /// The last line that says anything, made fit for a record.
     pub fn last_line(&self) -> Option<String> {
         let end = self.end(LINE_WITHIN);
-        let text = stripped(&String::from_utf8_lossy(&end));
-        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+        let text = String::from_utf8_lossy(&end);
+        // A progress bar draws its line again and again, with a carriage return in between.
+        let mut lines = text.rsplit(['\n', '\r']).map(stripped);
+        let line = lines.find(|line| !line.trim().is_empty())?;
         let line: String = line.trim().chars().take(LINE_MAX).collect();
         checked_value("the progress", &line).ok()
     }
@@ -150,6 +157,7 @@ mod tests {
     fn the_last_line_is_one_that_says_something() {
         assert_eq!(transcript(0, &[b"one\ntwo\r\n \n\n"]).last_line().as_deref(), Some("two"));
         assert_eq!(transcript(0, &[b"\x1b[31mred\x1b[0m"]).last_line().as_deref(), Some("[31mred[0m"));
+        assert_eq!(transcript(0, &[b"at 10%\rat 20%\r"]).last_line().as_deref(), Some("at 20%"));
         assert_eq!(transcript(0, &[b"\n"]).last_line(), None);
         assert_eq!(transcript(0, &[&vec![b'x'; 10_000]]).last_line().map(|line| line.len()), Some(LINE_MAX));
     }

@@ -280,9 +280,7 @@ fn a_terminal_shows_a_line_an_agent_and_what_went_wrong() {
         Outcome::of(&[&line], command.env("PM_AGENT_ID", AGENT)).stdout
     };
     let screen = seen("2", "echo making $PM_SLUG; sleep 0.7; [ $PM_SLUG = a ]");
-    for line in
-        ["w1-1  default/a  ", "lease 4 min  making a", "w1-2 rejected default/b after ", "1 done, 1 rejected in "]
-    {
+    for line in ["  default/a  ", "lease 4 min  making a", " rejected default/b after ", "1 done, 1 rejected in "] {
         assert!(screen.contains(line), "{line} in {screen}");
     }
     assert!(!screen.contains("started default/a"), "{screen}");
@@ -290,6 +288,55 @@ fn a_terminal_shows_a_line_an_agent_and_what_went_wrong() {
     repo.plan("c");
     let screen = seen("20", "sleep 0.6");
     assert!(screen.contains("... and 15 more") && screen.contains("\u{1b}[7A"), "{screen}");
+}
+
+#[test]
+fn a_command_cannot_ask_the_terminal_of_the_runner() {
+    if !has("script") && missing("script") {
+        return;
+    }
+    let repo = Repo::new();
+    repo.plan("a");
+    let line = format!("{} work -- sh -c 'read answer </dev/tty'", env!("CARGO_BIN_EXE_pm"));
+    let mut command = repo.program("script", &["--quiet", "--return", "--command", &line, "/dev/null"]);
+    // It would be stopped otherwise, as what runs in the background of a terminal is, and wait for ever.
+    Outcome::of(&[&line], command.env("PM_AGENT_ID", AGENT)).exits(1);
+    assert_eq!(repo.phase("a"), "rejected");
+}
+
+#[test]
+fn a_runner_that_was_started_deaf_to_its_children_hears_them() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let line = format!("trap '' CHLD; exec {} work --quiet -- true", env!("CARGO_BIN_EXE_pm"));
+    Outcome::of(&[&line], &mut repo.program("sh", &["-c", &line])).ok();
+    assert_eq!(repo.phase("a"), "done");
+}
+
+#[test]
+fn a_program_with_a_long_name_cannot_be_started_either() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let outcome = repo.pm(&["work", "--json", "--max-tasks", "1", "--", &"ä".repeat(1_000)]).exits(1);
+    assert_eq!(told(&outcome), ["started a", "not-started a", "summary"]);
+}
+
+#[test]
+fn the_text_of_a_long_task_is_not_taken_for_one_that_was_left_behind() {
+    let repo = Repo::new();
+    for slug in ["a", "b"] {
+        repo.plan_with(slug, &["--text", "Words"]);
+    }
+    let script = "touch -d '3 days ago' $PM_BODY_FILE; echo >$OUT/old; until [ -e $OUT/go ]; do sleep 0.02; done; cat $PM_BODY_FILE";
+    let runner = start(&repo, &["--max-tasks", "1"], script);
+    written(&repo, "old");
+    let left = repo.git_dir().join("pm").join("work").join("left.txt");
+    fs::write(&left, "").expect("written");
+    repo.program("touch", &["-d", "3 days ago", &left.display().to_string()]).status().expect("touched");
+    work(&repo, &["--max-tasks", "1"], "true").ok();
+    assert!(!left.exists(), "what was left is gone");
+    fs::write(repo.outside().join("go"), "").expect("written");
+    runner.outcome().ok();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::runner::{event, life, of_claim, start, told, work, written};
+use crate::support::runner::{event, file, life, of_claim, start, told, work, written};
 use crate::support::{AGENT, Repo, task_ref, text, until};
 
 /// A command that nobody ends by asking: it ignores SIGTERM, has a child in its group, one in a session of its own, and
@@ -24,6 +24,22 @@ fn claim_of_running(repo: &Repo) -> String {
     // The keeper, the command and its children; the loop's own sleep may be about to start.
     until("all of them run", || (of_claim(&claim).len() >= 5).then_some(()));
     claim
+}
+
+/// The keeper of the command that runs under a claim.
+fn keeper_of(claim: &str) -> u64 {
+    let is_keeper = |pid: &u64| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.contains("work-child") && line.contains("--until-ms")
+    };
+    let keepers: Vec<u64> = of_claim(claim).into_iter().filter(is_keeper).collect();
+    assert_eq!(keepers.len(), 1, "{keepers:?}");
+    keepers[0]
+}
+
+fn signal_keeper(claim: &str, signal: Signal) {
+    let pid = i32::try_from(keeper_of(claim)).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+    rustix::process::kill_process(pid, signal).expect("signalled");
 }
 
 #[test]
@@ -162,6 +178,51 @@ fn a_whole_tree_that_was_stopped_ends_when_it_wakes() {
 }
 
 #[test]
+fn a_keeper_that_is_stopped_keeps_nothing_alive() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
+    let claim = claim_of_running(&repo);
+    signal_keeper(&claim, Signal::STOP);
+    repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
+    wait_until_gone(&claim);
+    runner.outcome().exits(12);
+}
+
+#[test]
+fn what_a_long_command_has_left_behind_does_not_pile_up() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let script = "for i in 1 2 3 4 5 6 7 8 9; do (true &); done; echo $PM_CLAIM >$OUT/claim; \
+                  until [ -e $OUT/go ]; do sleep 0.02; done";
+    let runner = start(&repo, &[], script);
+    let keeper = keeper_of(&written(&repo, "claim"));
+    until("the keeper has one child", || {
+        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).ok()?;
+        (children.split_whitespace().count() == 1).then_some(())
+    });
+    fs::write(file(&repo, "go"), "").expect("written");
+    runner.outcome().ok();
+}
+
+#[test]
+fn a_command_that_gives_its_task_back_works_on_no_longer_than_to_the_next_heartbeat() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let script = format!(
+        "echo $PM_CLAIM >$OUT/claim; {} release --task $PM_TASK >$OUT/released; trap '' TERM; while :; do sleep 1; done",
+        env!("CARGO_BIN_EXE_pm")
+    );
+    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], &script);
+    written(&repo, "released");
+    let released_at = Instant::now();
+    wait_until_gone(&written(&repo, "claim"));
+    assert!(released_at.elapsed() < Duration::from_millis(900), "gone after {:?}", released_at.elapsed());
+    let outcome = runner.outcome().ok();
+    assert_eq!(told(&outcome), ["started a", "released a", "summary"]);
+}
+
+#[test]
 fn a_command_that_ends_gracefully_is_given_the_time() {
     let repo = Repo::new();
     repo.plan("a");
@@ -211,12 +272,7 @@ fn nothing_survives_a_killed_keeper_and_its_task_is_tried_again() {
     let script = format!("[ $PM_ATTEMPT = 1 ] || exit 0; {STUBBORN}");
     let runner = start(&repo, &[], &script);
     let claim = claim_of_running(&repo);
-    let is_keeper =
-        |pid: &u64| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("work-child"));
-    let keepers: Vec<u64> = of_claim(&claim).into_iter().filter(is_keeper).collect();
-    assert_eq!(keepers.len(), 1);
-    let pid = i32::try_from(keepers[0]).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-    rustix::process::kill_process(pid, Signal::KILL).expect("killed");
+    signal_keeper(&claim, Signal::KILL);
     wait_until_gone(&claim);
     let outcome = runner.outcome().ok();
     assert_eq!(told(&outcome), ["started a", "released a", "started a", "done a", "summary"]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::runner::{event, file, told, work};
+use crate::support::runner::{event, file, start, told, work, written};
 use crate::support::{Repo, text};
 
 /// A repository with one commit.
@@ -83,6 +83,54 @@ fn the_next_attempt_takes_up_the_worktree_of_the_last() {
     repo.git(&["branch", "pm/default/b", "pm/default/a"]);
     work(&repo, &["--worktree"], "cat new").ok();
     assert_eq!(repo.git(&["rev-parse", "pm/default/b"]), repo.git(&["rev-parse", "pm/default/a"]));
+}
+
+/// A hook of git's that keeps every `git worktree add` waiting, after it said `$OUT/hook`.
+fn slow_checkouts(repo: &Repo, seconds: &str) {
+    let hooks = repo.git_dir().join("hooks");
+    fs::create_dir_all(&hooks).expect("created");
+    let hook = hooks.join("post-checkout");
+    fs::write(&hook, format!("#!/bin/sh\necho >>$OUT/hook\nsleep {seconds}\n")).expect("written");
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("made executable");
+}
+
+#[test]
+fn a_claim_is_kept_alive_while_its_worktree_is_made() {
+    let repo = repo();
+    for slug in ["a", "b", "c"] {
+        repo.plan(slug);
+    }
+    slow_checkouts(&repo, "1.6");
+    let started = std::time::Instant::now();
+    // What the command may take does not count from before it began.
+    let options = ["--worktree", "--ttl", "1s", "--timeout", "1s", "--agents", "3"];
+    let outcome = work(&repo, &options, "git commit --quiet --allow-empty --message x").ok();
+    assert_eq!(event(&outcome, "summary")["done"], 3);
+    assert!(event(&outcome, "summary")["heartbeats"].as_u64() >= Some(9), "{outcome:?}");
+    assert!(started.elapsed().as_secs() < 4, "one does not wait for the other: {:?}", started.elapsed());
+}
+
+#[test]
+fn a_task_that_is_taken_away_while_its_worktree_is_made_is_not_begun() {
+    let repo = repo();
+    repo.plan("a");
+    slow_checkouts(&repo, "0.8");
+    let runner = start(&repo, &["--worktree", "--ttl", "60s", "--max-tasks", "1"], "touch $OUT/ran");
+    written(&repo, "hook");
+    repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
+    let outcome = runner.outcome().exits(12);
+    assert_eq!(told(&outcome), ["lost a", "summary"]);
+    assert!(!file(&repo, "ran").exists());
+}
+
+#[test]
+fn new_files_keep_a_worktree_also_where_git_says_nothing_of_them() {
+    let repo = repo();
+    repo.plan("a");
+    repo.git(&["config", "status.showUntrackedFiles", "no"]);
+    let outcome = work(&repo, &["--worktree"], "echo precious >new").ok();
+    assert!(text(&event(&outcome, "done")["kept"]).ends_with("default/a"));
+    assert!(worktree(&repo, "a").join("new").exists());
 }
 
 #[test]
