@@ -8,6 +8,7 @@ mod many;
 #[path = "../prove/support.rs"]
 #[allow(dead_code, reason = "shared with the proofs, which use all of it")]
 mod support;
+mod work;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,6 +30,9 @@ struct Cli {
     /// Where scratch repositories are made, which decides the file system; else the system's temporary directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// How long the idle runner is watched, in seconds
+    #[arg(long, default_value_t = 60)]
+    idle_seconds: u64,
     /// Only one group
     #[arg(long, value_enum)]
     only: Option<Group>,
@@ -45,6 +49,8 @@ enum Group {
     Thousand,
     /// The plan of Debian's packages
     Debian,
+    /// The runner, beside shell loops, and idle
+    Work,
 }
 
 fn main() -> Result<()> {
@@ -61,6 +67,10 @@ fn main() -> Result<()> {
     }
     if wanted(Group::Debian) {
         many::debian(&scratch.path().join("debian"), cli.long_runs)?;
+    }
+    if wanted(Group::Work) {
+        let idle = Duration::from_secs(cli.idle_seconds);
+        work::measure(&scratch.path().join("work"), cli.runs, cli.long_runs, idle)?;
     }
     Ok(())
 }

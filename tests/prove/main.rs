@@ -11,6 +11,7 @@ mod poller;
 mod power;
 mod random_kills;
 mod support;
+mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ enum Proof {
     RandomKills(random_kills::Args),
     Power(power::Args),
     Poller(poller::Args),
+    Work(work::Args),
     /// Part of random-kills: one worker
     #[command(hide = true)]
     Worker(random_kills::worker::Args),
@@ -64,6 +66,7 @@ impl Proof {
             Proof::RandomKills(_) => "random-kills",
             Proof::Power(_) => "power",
             Proof::Poller(_) => "poller",
+            Proof::Work(_) => "work",
             Proof::Worker(_) => "worker",
         }
     }
@@ -74,6 +77,7 @@ impl Proof {
         proofs.extend(drain::Args::quick().map(Proof::Drain));
         proofs.push(Proof::RandomKills(random_kills::Args::quick()));
         proofs.push(Proof::Poller(poller::Args::quick()));
+        proofs.push(Proof::Work(work::Args::quick()));
         proofs.extend(power::Args::quick().map(Proof::Power));
         proofs
     }
@@ -86,6 +90,7 @@ impl Proof {
             Proof::RandomKills(args) => args.run(scratch),
             Proof::Power(args) => args.run(scratch),
             Proof::Poller(args) => args.run(scratch),
+            Proof::Work(args) => args.run(scratch),
             Proof::Worker(args) => args.run().map(|()| Verdict::Held(String::new())),
         }
     }
