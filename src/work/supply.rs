@@ -30,8 +30,15 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause: a task that is planned meanwhile starts after so long at the latest, and the time of one listing.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The ledger is read after so long even where nothing seems to have changed: not every file system tells.
+/// The ledger is read after so long even where nothing seems to have changed: not every file system tells. Or after
+/// [`READ_RARELY`] times as long as a listing took, if that is longer.
 const READ_AFTER: Duration = Duration::from_secs(15);
+
+/// A listing of a ledger in which nothing changes is believed for so many times as long as it took.
+const READ_RARELY: u32 = 400;
+
+/// But for no longer than this.
+const READ_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// A listing is used for so many times as long as it took, and a pause between two lasts as long: reading the ledger
 /// takes at most a tenth of the time, however large it is. (But [`USE_MAX`].)
@@ -234,7 +241,8 @@ impl Supply {
     /// Reads the ledger until there are candidates, or nothing more is to come, or the runner is to stop.
     fn scout(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<()> {
         let mut pause = PAUSE_MIN;
-        let mut last: Option<(Glimpse, Instant)> = None;
+        // What the last listing saw, when it began, and until when it is believed.
+        let mut last: Option<(Glimpse, Instant, Instant)> = None;
         let mut said = Vec::new();
         loop {
             // First, so that a signal or a task that comes back from now on is not missed.
@@ -247,15 +255,16 @@ impl Supply {
             let mut rest = Duration::ZERO;
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
-            let is_known = last.as_ref().is_some_and(|(seen, at)| {
-                Some(seen) == glimpse.as_ref() && at.elapsed() < READ_AFTER && !self.somebody_has_rested(*at)
+            let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
+                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
             });
             if !is_known {
                 let started = Instant::now();
                 let runnable = session.ledger().runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
                 let took = started.elapsed();
                 self.warn(&runnable, tell);
-                last = glimpse.map(|glimpse| (glimpse, started));
+                let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
+                last = glimpse.map(|glimpse| (glimpse, started, until));
                 if self.put_out(runnable, took, &mut said, tell) {
                     return Ok(());
                 }
