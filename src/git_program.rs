@@ -46,6 +46,17 @@ pub enum Ended {
     Stopped,
 }
 
+/// A worktree, as git lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorktreeRow {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The full name of the branch that is checked out there, or nothing.
+    pub branch: String,
+    /// A git that was killed never finished it.
+    pub is_half_made: bool,
+}
+
 /// The beginning of what a program says, which is read to its end.
 fn beginning(mut pipe: ChildStderr) -> String {
     let mut said = Vec::new();
@@ -82,7 +93,8 @@ impl Git {
     /// `Io` where git cannot be run or fails, with what it said.
     pub fn output(&self, args: &[&str]) -> Result<String> {
         let what = format!("running git {}", args.join(" "));
-        let output = self.command().args(args).output().map_err(Error::io(what.clone()))?;
+        // A signal to the terminal's processes is for pm, which decides what comes of it.
+        let output = self.command().args(args).process_group(0).output().map_err(Error::io(what.clone()))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -183,30 +195,48 @@ impl Git {
         self.output(&["rev-parse", "--quiet", "--verify", &commit]).ok().map(|id| id.trim().to_owned())
     }
 
-    /// The worktrees, as pairs of directory and full name of the branch that is checked out there.
+    /// The worktrees.
     ///
     /// # Errors
     /// `Io` where git cannot be run or fails.
-    pub fn worktrees(&self) -> Result<Vec<(PathBuf, String)>> {
+    pub fn worktrees(&self) -> Result<Vec<WorktreeRow>> {
         let listed = self.output(&["worktree", "list", "--porcelain"])?;
-        let pair = |block: &str| {
+        let row = |block: &str| {
             let field = |key: &str| block.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
-            Some((PathBuf::from(field("worktree ")?), field("branch ").unwrap_or_default()))
+            Some(WorktreeRow {
+                dir: PathBuf::from(field("worktree ")?),
+                branch: field("branch ").unwrap_or_default(),
+                is_half_made: field("locked ").is_some_and(|why| why == "initializing"),
+            })
         };
-        Ok(listed.split("\n\n").filter_map(pair).collect())
+        Ok(listed.split("\n\n").filter_map(row).collect())
     }
 
-    /// Adds a worktree at `dir` with a branch that exists, or with a new one at `start`.
+    /// Adds a worktree at `dir` with a branch that exists, or with a new one at `start`, unless `stop` says yes meanwhile.
     ///
     /// # Errors
     /// `Io` where git cannot be run or fails, with what it said.
-    pub fn add_worktree(&self, dir: &Path, branch: &str, start: Option<&str>) -> Result<()> {
+    pub fn add_worktree(
+        &self,
+        dir: &Path,
+        branch: &str,
+        start: Option<&str>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Ended> {
         let dir = dir.to_string_lossy();
         match start {
-            Some(start) => self.output(&["worktree", "add", "--quiet", "-b", branch, &dir, start]),
-            None => self.output(&["worktree", "add", "--quiet", &dir, branch]),
+            Some(start) => self.run_until(&["worktree", "add", "--quiet", "-b", branch, &dir, start], stop),
+            None => self.run_until(&["worktree", "add", "--quiet", &dir, branch], stop),
         }
-        .map(drop)
+        .map_err(|(_, error)| error)
+    }
+
+    /// Removes a worktree, whatever is in it, also one that git itself left half made.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run or fails.
+    pub fn discard_worktree(&self, dir: &Path) -> Result<()> {
+        self.output(&["worktree", "remove", "--force", "--force", &dir.to_string_lossy()]).map(drop)
     }
 
     /// Removes a worktree in which there is nothing that is not committed.

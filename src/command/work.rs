@@ -21,8 +21,8 @@ use super::next::Filter;
 /// How often a live display is drawn.
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// The largest log, in bytes: it is kept in memory while the command runs.
-const LOG_LIMIT_MAX: u64 = 64 << 20;
+/// The largest log, in bytes: it is kept in memory while the command runs, and written between two heartbeats.
+const LOG_LIMIT_MAX: u64 = 16 << 20;
 
 /// Run a command for task after task, each with its claim kept alive
 ///
@@ -137,6 +137,13 @@ impl Args {
         (1..=self.agents).map(|number| Ok(format!("{}-{number}", session.agent).parse()?)).collect()
     }
 
+    /// The directory for worktrees, made if it is not there, as git names it.
+    fn root(&self, session: &Session) -> Result<PathBuf> {
+        let root = self.worktree_root.clone().unwrap_or_else(|| desk::worktree_root(session));
+        let made = std::fs::create_dir_all(&root).and_then(|()| root.canonicalize());
+        made.map_err(Error::io(format!("making {}", root.display())))
+    }
+
     fn orders(&self, session: &Session) -> Result<Orders> {
         if self.exec_body && !session.config.allow_verifier.iter().any(|allowed| allowed == "*") {
             return Err(Error::Usage(
@@ -150,10 +157,6 @@ impl Args {
         {
             return Err(Error::Usage(format!("a lease of {ttl} is too short to be kept alive; at least 1s is needed")));
         }
-        let root = match &self.worktree_root {
-            Some(root) => std::path::absolute(root).map_err(Error::io("finding --worktree-root"))?,
-            None => desk::worktree_root(session),
-        };
         Ok(Orders {
             command: self.command.clone(),
             exec_body: self.exec_body,
@@ -163,7 +166,7 @@ impl Args {
             progress_from_output: self.progress_from_output,
             keeps_output: !self.no_output,
             log_limit: usize::try_from(self.log_limit).map_err(|error| Error::Usage(error.to_string()))?,
-            worktree_root: self.worktree.then_some(root),
+            worktree_root: self.worktree.then(|| self.root(session)).transpose()?,
             is_watched: false,
         })
     }

@@ -52,36 +52,44 @@ impl<'a> Attempt<'a> {
 
     /// Carries it out, and tells how it ended.
     pub fn run(mut self) -> Ending {
-        let ending = match self.set_up() {
+        let (session, taken) = (&self.agent.session, self.taken);
+        let worktree = self.agent.orders.worktree_root.as_ref().map(|root| Worktree::of(session, taken, root));
+        let dir = worktree.as_ref().map(|worktree| worktree.dir.clone());
+        let mut is_cleared = false;
+        let mut ending = match self.set_up(worktree) {
             Ok(desk) => {
                 let ending = self.work(&desk);
-                let kept = if ending.fate == Fate::Done { desk.clear() } else { desk.kept() };
-                Ending { kept, ..ending }
+                is_cleared = ending.fate == Fate::Done && desk.clear();
+                ending
             }
             Err(ending) => ending,
         };
+        ending.kept = dir.filter(|dir| !is_cleared && dir.exists());
         self.tell.say(What::Ended(ending.clone()));
         ending
     }
 
     /// Sets up the place where the command works, however long that takes. The claim stands when it begins.
-    fn set_up(&mut self) -> Result<Desk, Ending> {
+    fn set_up(&mut self, worktree: Option<Worktree>) -> Result<Desk, Ending> {
+        const STOPPED: &str = "the runner was told to stop";
         // A signal may have come while the claim was being written.
         if self.agent.stop.wish() > Wish::None {
-            return Err(self.give_back(Fate::Released, "the runner was told to stop".to_owned()));
+            return Err(self.give_back(Fate::Released, STOPPED.to_owned()));
         }
         let (session, taken) = (&self.agent.session, self.taken);
-        let worktree = match &self.agent.orders.worktree_root {
-            Some(root) => {
-                let worktree = Worktree::of(session, taken, root);
-                let opened = self.vigil.during(move || worktree.open());
+        let opened = match worktree {
+            Some(worktree) => {
+                let opened = self.vigil.during(move |stop| worktree.open(stop));
                 opened.map_err(|why| self.ending(Fate::Lost, why, None))?.map(Some)
             }
             None => Ok(None),
         };
-        worktree
-            .and_then(|worktree| Desk::set_up(session, taken, worktree))
-            .map_err(|error| self.give_back(Fate::NotStarted, format!("its place to work cannot be set up: {error}")))
+        let desk = opened.and_then(|worktree| Desk::set_up(session, taken, worktree));
+        self.vigil.renew_if_due().map_err(|why| self.ending(Fate::Lost, why, None))?;
+        if self.vigil.is_unwanted() {
+            return Err(self.give_back(Fate::Released, STOPPED.to_owned()));
+        }
+        desk.map_err(|error| self.give_back(Fate::NotStarted, format!("its place to work cannot be set up: {error}")))
     }
 
     fn work(&mut self, desk: &Desk) -> Ending {

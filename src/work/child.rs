@@ -216,9 +216,12 @@ impl Running {
         self.keeper.wait()?;
         let started = Instant::now();
         let mut killed: Vec<Pid> = Vec::new();
+        if let Some(group) = self.group {
+            // Once, which reaches all that are in it: as soon as its leader is waited for, the id may be another's.
+            let _group_may_be_empty = kill_process_group(group, Signal::KILL);
+        }
         while started.elapsed() < GONE_MAX {
             if let Some(group) = self.group {
-                let _group_may_be_empty = kill_process_group(group, Signal::KILL);
                 match rustix::process::waitpgid(group, WaitOptions::NOHANG) {
                     Ok(Some(_)) => continue,
                     Err(rustix::io::Errno::CHILD) => self.group = None,

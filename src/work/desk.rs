@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::supply::Taken;
 use crate::error::{Error, Result};
-use crate::git_program::Git;
+use crate::git_program::{Ended, Git};
 use crate::id::{AgentId, Oid};
 use crate::session::Session;
 use crate::store::{Mode, lock};
@@ -123,25 +123,20 @@ impl Desk {
         self.head(session).filter(|head| Some(*head) != self.before)
     }
 
-    /// Clears it up after a task that was closed cleanly. Returns the worktree where it had to be kept, since something
-    /// in it is not committed.
-    pub fn clear(&self) -> Option<PathBuf> {
-        let worktree = self.worktree.as_ref()?;
+    /// Clears it up after a task that was closed cleanly. Whether the worktree is gone: one stays in which something is
+    /// not committed, or committed on no branch.
+    pub fn clear(&self) -> bool {
+        let Some(worktree) = &self.worktree else { return true };
         // git refuses where something is not committed. It does not mind commits that no branch holds.
         let is_held = worktree.is_on_a_branch() || worktree.head() == self.before;
         if !is_held || worktree.git.remove_worktree(&worktree.dir).is_err() {
-            return Some(worktree.dir.clone());
+            return false;
         }
         if let (true, Ok(commit)) = (worktree.is_new, &worktree.start) {
             // A branch without a commit of its own says nothing; one that has moved stays.
             let _it_has_moved = worktree.git.delete_branch(&worktree.branch, commit);
         }
-        None
-    }
-
-    /// The worktree, which is kept.
-    pub fn kept(&self) -> Option<PathBuf> {
-        self.worktree.as_ref().map(|worktree| worktree.dir.clone())
+        true
     }
 }
 
@@ -167,33 +162,46 @@ impl Worktree {
         }
     }
 
-    /// Makes it, which takes as long as git takes to check out the files. One that an earlier attempt left is taken up
-    /// again, and so is its branch.
+    /// Makes it, which takes as long as git takes to check out the files, unless `stop` says yes meanwhile. One that an
+    /// earlier attempt left is taken up again, and so is its branch.
     ///
     /// # Errors
-    /// `Io` where git fails.
-    pub fn open(mut self) -> Result<Worktree> {
+    /// `Io` where git fails, or was stopped. Nothing is left behind then that was not there before.
+    pub fn open(mut self, stop: &dyn Fn() -> bool) -> Result<Worktree> {
         let (git, dir, full_name) = (&self.git, &self.dir, format!("refs/heads/{}", self.branch));
-        let at_dir = |path: &PathBuf| path == dir || dir.canonicalize().is_ok_and(|dir| *path == dir);
-        let known = git.worktrees()?.into_iter().find(|(path, _)| at_dir(path));
+        let mut known = git.worktrees()?.into_iter().find(|row| row.dir == *dir);
+        if known.as_ref().is_some_and(|row| row.is_half_made) {
+            // Nothing has worked in it yet.
+            git.discard_worktree(dir)?;
+            known = None;
+        }
+        let has_branch = git.commit_of(&full_name).is_some();
         match known {
-            Some((_, checked_out)) if checked_out == full_name && dir.exists() => return Ok(self),
+            Some(row) if row.branch == full_name && has_branch && dir.exists() => return Ok(self),
             // Somebody removed the directory by hand.
             Some(_) if !dir.exists() => git.remove_worktree(dir)?,
             _ => {}
         }
-        if git.commit_of(&full_name).is_some() {
-            git.add_worktree(dir, &self.branch, None)?;
-        } else {
-            let no_commit = |why: &String| Error::io("finding HEAD")(io::Error::other(why.clone()));
-            let start = self.start.as_ref().map_err(no_commit)?;
-            git.add_worktree(dir, &self.branch, Some(start)).inspect_err(|_| {
-                // git makes the branch first.
-                let _there_may_be_none = git.delete_branch(&self.branch, start);
-            })?;
-            self.is_new = true;
+        let was_there = dir.exists();
+        let no_commit = |why: &String| Error::io("finding HEAD")(io::Error::other(why.clone()));
+        let start = if has_branch { None } else { Some(self.start.as_ref().map_err(no_commit)?.as_str()) };
+        match git.add_worktree(dir, &self.branch, start, stop) {
+            Ok(Ended::Done) => {
+                self.is_new = start.is_some();
+                Ok(self)
+            }
+            stopped_or_failed => {
+                // git may have made all of it before it failed, as when a hook does. Nothing has worked in it yet.
+                if !was_there && git.worktrees()?.iter().any(|row| row.dir == *dir) {
+                    git.discard_worktree(dir)?;
+                }
+                if let Some(start) = start {
+                    let _there_may_be_none = git.delete_branch(&self.branch, start);
+                }
+                let stopped = |_| Error::io("making a worktree")(io::Error::other("it was stopped"));
+                Err(stopped_or_failed.map_or_else(|error| error, stopped))
+            }
         }
-        Ok(self)
     }
 
     /// git, as the command saw it.

@@ -122,6 +122,12 @@ struct Keeper {
 /// That there is no line.
 pub fn keep(command: &[OsString], until_ms: u64, grace_ms: u64) -> io::Result<()> {
     let mut line = Line::new(UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?))?;
+    if since_boot_ms() >= until_ms {
+        // It took too long to come here.
+        let how = How::NotStarted("the lease is over".to_owned());
+        line.send(&News::Ended(Ended { how, lapsed: true, left: 0 }));
+        return Ok(());
+    }
     let ended = match start(command) {
         Ok((group, children, reason)) => {
             line.send(&News::Started(group.as_raw_pid()));
@@ -297,8 +303,9 @@ impl Keeper {
 
     /// Signals the command's group, and every child that the keeper was left with.
     fn signal(&self, signal: Signal) {
-        if self.how.is_none() {
-            let _group_may_be_empty = rustix::process::kill_process_group(self.group, signal);
+        if self.how.is_none() && rustix::process::kill_process_group(self.group, signal).is_err() {
+            // It has not begun its session yet.
+            let _may_have_ended = rustix::process::kill_process(self.group, signal);
         }
         for pid in children::living().into_iter().filter(|pid| self.how.is_some() || *pid != self.group) {
             let _may_have_ended = rustix::process::kill_process(pid, signal);

@@ -28,6 +28,7 @@ use crate::store::git::Glimpse;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// The longest pause: a task that is planned meanwhile starts after so long at the latest, and the time of one listing.
+/// (A listing that found nothing is followed by a pause of [`USE_FOR`] times as long as it took, if that is longer.)
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The ledger is read after so long even where nothing seems to have changed: not every file system tells. Or after
@@ -105,9 +106,10 @@ struct Shelf {
     is_scouted: bool,
     /// Something has changed that the one who waits should look at.
     is_stirred: bool,
-    /// How many agents are claiming or working on a task.
-    busy: usize,
-    /// How many tasks are being claimed.
+    /// The tasks that agents are claiming or working on. Whatever the ledger says of them, no other agent here takes
+    /// them before they have come back.
+    in_hand: HashSet<TaskId>,
+    /// How many of them are being claimed.
     claiming: u64,
     /// How many tasks were claimed.
     taken: u64,
@@ -130,9 +132,10 @@ impl Shelf {
 
     /// Leaves a task alone for a while, and for longer each time.
     fn rest(&mut self, task: TaskId) {
-        // What has not come back for long is with others now, or closed.
-        self.resting.retain(|_, (until, _)| until.elapsed() < RETRY_MAX);
         let pause = self.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
+        // What has not come back for long, and is in nobody's hands here, is with others now, or closed.
+        let in_hand = &self.in_hand;
+        self.resting.retain(|task, (until, _)| in_hand.contains(task) || until.elapsed() < RETRY_MAX);
         self.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
     }
 }
@@ -145,7 +148,7 @@ impl Supply {
             fresh_until: Instant::now(),
             is_scouted: false,
             is_stirred: false,
-            busy: 0,
+            in_hand: HashSet::new(),
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
@@ -179,10 +182,10 @@ impl Supply {
             }
             let all_are_being_claimed = shelf.taken + shelf.claiming >= max;
             if !all_are_being_claimed && let Some((name, state)) = shelf.candidate() {
-                shelf.busy += 1;
+                shelf.in_hand.insert(state.id);
                 shelf.claiming += 1;
                 drop(shelf);
-                let mut claiming = Claiming { supply: self, has_claimed: false };
+                let mut claiming = Claiming { supply: self, task: state.id, has_claimed: false };
                 if let Some(taken) = self.claim(session, name, state, tell)? {
                     claiming.has_claimed = true;
                     return Ok(Some(taken));
@@ -206,7 +209,7 @@ impl Supply {
     /// met again at once.
     pub fn returned(&self, task: TaskId, is_closed: bool) {
         let mut shelf = self.shelf();
-        shelf.busy -= 1;
+        shelf.in_hand.remove(&task);
         if is_closed {
             shelf.resting.remove(&task);
         } else {
@@ -300,8 +303,11 @@ impl Supply {
         let mut shelf = self.shelf();
         let now = Instant::now();
         let found = runnable.tasks.len();
-        let rested = |state: &TaskState| shelf.resting.get(&state.id).is_none_or(|(until, _)| *until <= now);
-        let candidates: VecDeque<_> = runnable.tasks.into_iter().filter(|(_, state)| rested(state)).collect();
+        let is_free = |state: &TaskState| {
+            let has_rested = shelf.resting.get(&state.id).is_none_or(|(until, _)| *until <= now);
+            has_rested && !shelf.in_hand.contains(&state.id)
+        };
+        let candidates: VecDeque<_> = runnable.tasks.into_iter().filter(|(_, state)| is_free(state)).collect();
         let somebody_rests = candidates.len() < found;
         shelf.candidates = candidates;
         shelf.fresh_until = now + (took * USE_FOR).clamp(PAUSE_MIN, USE_MAX);
@@ -309,7 +315,7 @@ impl Supply {
             return true;
         }
         // What came back while the ledger was read may be missing in the listing.
-        let is_last_word = shelf.busy == 0 && !shelf.is_stirred;
+        let is_last_word = shelf.in_hand.is_empty() && !shelf.is_stirred;
         if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
             drop(shelf);
@@ -318,7 +324,7 @@ impl Supply {
             }
             return true;
         }
-        let is_idle = shelf.busy == 0;
+        let is_idle = shelf.in_hand.is_empty();
         drop(shelf);
         if is_idle && *said != runnable.blocked && !runnable.blocked.is_empty() {
             tell.say(What::Waiting(runnable.blocked.clone()));
@@ -331,6 +337,7 @@ impl Supply {
 /// An agent is claiming a task, until this is dropped: with or without success, or by a panic.
 struct Claiming<'a> {
     supply: &'a Supply,
+    task: TaskId,
     has_claimed: bool,
 }
 
@@ -341,7 +348,7 @@ impl Drop for Claiming<'_> {
         if self.has_claimed {
             shelf.taken += 1;
         } else {
-            shelf.busy -= 1;
+            shelf.in_hand.remove(&self.task);
         }
         self.supply.changed.notify_all();
     }

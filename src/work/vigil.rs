@@ -2,6 +2,7 @@
 //!
 //! What must never happen here: the command runs on without a lease; the waiting has no end although the command should.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const PRINTED_MS: u64 = 200;
 /// How long the keeper of a command that has to end may take, beyond the grace, before it is killed itself; in
 /// milliseconds. One that works says after 3 s what it could not end.
 const KEEPER_MAX_MS: u64 = 4_000;
+
+/// How often it is looked at what is done before the command begins, in milliseconds.
+const LOOK_MS: u64 = 50;
 
 /// Why a command was ended before it ended itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,25 +73,29 @@ impl<'a> Vigil<'a> {
         }
     }
 
-    /// Keeps the claim alive while something else is done, and asks at its end whether it still stands.
+    /// Keeps the claim alive while something else is done, and asks at its end whether it still stands. The work is told
+    /// to stop when the claim is lost, or nobody wants its result any more.
     ///
     /// # Errors
     /// Why the lease is lost.
-    pub fn during<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    pub fn during<T: Send>(&mut self, work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send) -> Result<T, String> {
         let mut lost = None;
+        let is_in_vain = AtomicBool::new(false);
         let result = std::thread::scope(|scope| {
             let (done, is_done) = mpsc::channel();
+            let stop = || is_in_vain.load(Ordering::SeqCst);
             let work = scope.spawn(move || {
-                let result = work();
+                let result = work(&stop);
                 let _somebody_waits = done.send(());
                 result
             });
-            while lost.is_none() {
-                let left_ms = self.holding.renewal.due_ms().saturating_sub(since_boot_ms());
-                if is_done.recv_timeout(Duration::from_millis(left_ms)) != Err(RecvTimeoutError::Timeout) {
-                    break;
+            while is_done.recv_timeout(Duration::from_millis(LOOK_MS)) == Err(RecvTimeoutError::Timeout) {
+                if lost.is_none() && since_boot_ms() >= self.holding.renewal.due_ms() {
+                    lost = self.beat_or_lose();
                 }
-                lost = self.beat_or_lose();
+                if lost.is_some() || self.is_unwanted() {
+                    is_in_vain.store(true, Ordering::SeqCst);
+                }
             }
             work.join().expect("nothing here panics")
         });
@@ -95,6 +103,24 @@ impl<'a> Vigil<'a> {
             Some(why) => Err(why),
             None => Ok(result),
         }
+    }
+
+    /// Whether signals say that what runs is to be ended.
+    pub fn is_unwanted(&self) -> bool {
+        match self.agent.stop.wish() {
+            Wish::None => false,
+            Wish::Drain => self.agent.orders.on_stop == OnStop::Release,
+            Wish::Now => true,
+        }
+    }
+
+    /// Renews the claim if that is due.
+    ///
+    /// # Errors
+    /// Why the lease is lost.
+    pub fn renew_if_due(&mut self) -> Result<(), String> {
+        let is_due = since_boot_ms() >= self.holding.renewal.due_ms();
+        if is_due { self.beat_or_lose().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Sends a heartbeat while no command runs; returns why the lease is lost, if so.
@@ -126,7 +152,7 @@ impl<'a> Vigil<'a> {
                 cut = self.renew(running).or(cut);
             }
             let wish = self.agent.stop.wish();
-            if wish == Wish::Drain && orders.on_stop == OnStop::Release {
+            if self.is_unwanted() {
                 cut.get_or_insert(Cut::Stopped);
             }
             let times_out_ms = orders.timeout.map_or(u64::MAX, |timeout| self.started_ms + timeout.ms());

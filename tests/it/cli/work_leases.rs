@@ -223,6 +223,18 @@ fn a_command_that_gives_its_task_back_works_on_no_longer_than_to_the_next_heartb
 }
 
 #[test]
+fn a_task_that_a_running_command_gave_back_is_taken_by_no_other_agent_of_the_runner() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let script = format!(
+        "[ $PM_ATTEMPT = 1 ] || exit 0; {} release --task $PM_TASK; while :; do sleep 1; done",
+        env!("CARGO_BIN_EXE_pm")
+    );
+    let outcome = work(&repo, &["--ttl", "1s", "--agents", "3", "--max-tasks", "2"], &script).ok();
+    assert_eq!(told(&outcome), ["started a", "released a", "started a", "done a", "summary"]);
+}
+
+#[test]
 fn a_command_that_ends_gracefully_is_given_the_time() {
     let repo = Repo::new();
     repo.plan("a");

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use rustix::process::Signal;
+
 use crate::support::runner::{event, file, start, told, work, written};
 use crate::support::{Repo, text};
 
@@ -121,6 +123,48 @@ fn a_task_that_is_taken_away_while_its_worktree_is_made_is_not_begun() {
     let outcome = runner.outcome().exits(12);
     assert_eq!(told(&outcome), ["lost a", "summary"]);
     assert!(!file(&repo, "ran").exists());
+}
+
+#[test]
+fn signals_end_the_making_of_a_worktree() {
+    let repo = repo();
+    repo.plan("a");
+    slow_checkouts(&repo, "30");
+    let runner = start(&repo, &["--worktree", "--forever"], "touch $OUT/ran");
+    written(&repo, "hook");
+    let started = std::time::Instant::now();
+    runner.signal(Signal::INT);
+    runner.signal(Signal::TERM);
+    let outcome = runner.outcome().ok();
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    assert_eq!(told(&outcome), ["released a", "summary"]);
+    assert!(!file(&repo, "ran").exists() && !worktree(&repo, "a").exists());
+    assert_eq!(repo.git(&["branch", "--list", "pm/*"]), "");
+}
+
+#[test]
+fn a_worktree_that_git_failed_to_make_leaves_nothing_behind() {
+    let repo = repo();
+    repo.plan("a");
+    slow_checkouts(&repo, "0; exit 1");
+    let outcome = work(&repo, &["--worktree", "--max-tasks", "1"], "touch $OUT/ran").exits(1);
+    assert_eq!(told(&outcome), ["not-started a", "summary"]);
+    assert!(!worktree(&repo, "a").exists() && !file(&repo, "ran").exists());
+    fs::remove_file(repo.git_dir().join("hooks/post-checkout")).expect("removed");
+    work(&repo, &["--worktree"], "git commit --quiet --allow-empty --message work").ok();
+    assert_eq!(repo.git(&["merge-base", "main", "pm/default/a"]), repo.git(&["rev-parse", "main"]));
+}
+
+#[test]
+fn a_worktree_that_a_killed_git_left_half_made_is_made_anew() {
+    let repo = repo();
+    repo.plan("a");
+    let options = ["--worktree", "--on-failure", "release", "--max-tasks", "1"];
+    work(&repo, &options, "rm file; exit 1").exits(1);
+    // As it is until the checkout is complete.
+    fs::write(repo.git_dir().join("worktrees/a/locked"), "initializing\n").expect("written");
+    fs::remove_file(repo.git_dir().join("worktrees/a/index")).expect("removed");
+    work(&repo, &["--worktree"], "[ -e file ] && [ -z \"$(git status --porcelain)\" ]").ok();
 }
 
 #[test]
