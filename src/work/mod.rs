@@ -10,7 +10,7 @@
 //!
 //! - [`agent`] is the loop of one agent, [`supply`] hands out tasks to all of them, [`attempt`] is the work on one.
 //! - [`vigil`] waits while a claim is held; [`holding`] is that claim: what is recorded under it.
-//! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`line`] what the two say;
+//! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`mod@line`] what the two say;
 //!   [`children`] finds what a command started.
 //! - [`renewal`], [`transcript`] and [`account`] are pure: when to renew and when to let go; what is kept of the output;
 //!   what is reported.
