@@ -8,6 +8,7 @@ use super::OnFailure;
 use super::account::{self, Outcome};
 use super::agent::Agent;
 use super::child::{Call, End, Running};
+use super::children;
 use super::desk::{Desk, Worktree};
 use super::event::{Ending, Fate, Subject, Teller, What};
 use super::holding::Unrecorded;
@@ -64,6 +65,10 @@ impl<'a> Attempt<'a> {
             }
             Err(ending) => ending,
         };
+        if dir.is_some() {
+            // What hooks of git's had left in the background.
+            children::reap_orphans();
+        }
         ending.kept = dir.filter(|dir| !is_cleared && dir.exists());
         self.tell.say(What::Ended(ending.clone()));
         ending

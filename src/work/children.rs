@@ -3,12 +3,14 @@
 
 use std::fs;
 
-use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+use rustix::process::{Pid, WaitOptions, getpgrp, getpid, waitpid};
 
 /// A child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Child {
     pid: Pid,
+    /// Its process group.
+    group: i32,
     /// It has ended, and waits to be asked how.
     is_zombie: bool,
 }
@@ -21,6 +23,16 @@ pub fn living() -> Vec<Pid> {
 /// Takes in the children that have ended, but for one: whoever asks how that one ended needs its id to stay its own.
 pub fn reap_all_but(kept: Pid) {
     for child in children().into_iter().filter(|child| child.is_zombie && child.pid != kept) {
+        let _somebody_else_may_have = waitpid(Some(child.pid), WaitOptions::NOHANG);
+    }
+}
+
+/// Takes in the orphans that have ended. Whatever this process started itself is in its own group or leads one: somebody
+/// here waits for it.
+pub fn reap_orphans() {
+    let own_group = getpgrp().as_raw_pid();
+    let is_orphan = |child: &Child| child.group != own_group && child.group != child.pid.as_raw_pid();
+    for child in children().into_iter().filter(|child| child.is_zombie && is_orphan(child)) {
         let _somebody_else_may_have = waitpid(Some(child.pid), WaitOptions::NOHANG);
     }
 }
@@ -38,7 +50,8 @@ fn children() -> Vec<Child> {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let parent: i32 = fields.next()?.parse().ok()?;
-        (parent == own).then_some(Child { pid, is_zombie: matches!(state, "Z" | "X") })
+        let group = fields.next()?.parse().ok()?;
+        (parent == own).then_some(Child { pid, group, is_zombie: matches!(state, "Z" | "X") })
     };
     if is_ours { processes.flatten().filter_map(child).collect() } else { Vec::new() }
 }

@@ -41,8 +41,6 @@ pub struct Worktree {
     branch: String,
     /// The commit that a new branch begins at; why there is none, where HEAD leads to no commit.
     start: std::result::Result<String, String>,
-    /// Whether this attempt made the branch.
-    is_new: bool,
     git: Git,
 }
 
@@ -132,9 +130,9 @@ impl Desk {
         if !is_held || worktree.git.remove_worktree(&worktree.dir).is_err() {
             return false;
         }
-        if let (true, Ok(commit)) = (worktree.is_new, &worktree.start) {
-            // A branch without a commit of its own says nothing; one that has moved stays.
-            let _it_has_moved = worktree.git.delete_branch(&worktree.branch, commit);
+        if let Ok(start) = &worktree.start {
+            // A branch that is still where it would begin has no commit of its own; any other stays.
+            let _it_is_elsewhere = worktree.git.delete_branch(&worktree.branch, start);
         }
         true
     }
@@ -157,7 +155,6 @@ impl Worktree {
             branch,
             // The HEAD of the worktree that the runner was started in.
             start: session.store.resolve_commit("HEAD").map(|id| id.to_string()).map_err(|error| error.to_string()),
-            is_new: false,
             git: Git::new(session.store.common_dir()),
         }
     }
@@ -167,7 +164,7 @@ impl Worktree {
     ///
     /// # Errors
     /// `Io` where git fails, or was stopped. Nothing is left behind then that was not there before.
-    pub fn open(mut self, stop: &dyn Fn() -> bool) -> Result<Worktree> {
+    pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Worktree> {
         let (git, dir, full_name) = (&self.git, &self.dir, format!("refs/heads/{}", self.branch));
         let mut known = git.worktrees()?.into_iter().find(|row| row.dir == *dir);
         if known.as_ref().is_some_and(|row| row.is_half_made) {
@@ -186,10 +183,7 @@ impl Worktree {
         let no_commit = |why: &String| Error::io("finding HEAD")(io::Error::other(why.clone()));
         let start = if has_branch { None } else { Some(self.start.as_ref().map_err(no_commit)?.as_str()) };
         match git.add_worktree(dir, &self.branch, start, stop) {
-            Ok(Ended::Done) => {
-                self.is_new = start.is_some();
-                Ok(self)
-            }
+            Ok(Ended::Done) => Ok(self),
             stopped_or_failed => {
                 // git may have made all of it before it failed, as when a hook does. Nothing has worked in it yet.
                 if !was_there && git.worktrees()?.iter().any(|row| row.dir == *dir) {

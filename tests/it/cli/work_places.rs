@@ -126,6 +126,35 @@ fn a_task_that_is_taken_away_while_its_worktree_is_made_is_not_begun() {
 }
 
 #[test]
+fn what_hooks_leave_in_the_background_does_not_pile_up() {
+    let repo = repo();
+    for slug in ["a", "b"] {
+        repo.plan(slug);
+    }
+    slow_checkouts(&repo, "0.1 & sleep 0.1 & sleep 0");
+    let runner = start(&repo, &["--worktree", "--forever"], "sleep 0.4; echo >$OUT/$PM_SLUG");
+    let children = || {
+        let status = |pid: u64| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = format!("PPid:\t{}\n", runner.0.id());
+        let pids = fs::read_dir("/proc").expect("listed").flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| status(*pid).contains(&parent)).count()
+    };
+    for slug in ["a", "b"] {
+        written(&repo, slug);
+    }
+    crate::support::until("it has no children left", || (children() == 0).then_some(()));
+}
+
+#[test]
+fn a_branch_without_a_commit_of_its_own_goes_whichever_attempt_made_it() {
+    let repo = repo();
+    repo.plan("a");
+    work(&repo, &["--worktree", "--on-failure", "release"], "[ $PM_ATTEMPT = 2 ]").ok();
+    assert_eq!(repo.git(&["branch", "--list", "pm/*"]), "");
+}
+
+#[test]
 fn signals_end_the_making_of_a_worktree() {
     let repo = repo();
     repo.plan("a");
