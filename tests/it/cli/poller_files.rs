@@ -196,6 +196,11 @@ fn the_state_root_may_be_missing_elsewhere_or_a_symbolic_link() {
     std::os::unix::fs::symlink(&outside, &link).expect("linked");
     repo.git(&["config", "pm.stateRoot", &link.display().to_string()]);
     let poller = poller::run(&repo, &["--interval", "1h"]);
+    // Its cycle over, it looks at the configuration no more for an hour: a changed one would end it.
+    until("its first cycle is over", || {
+        let status = status(&repo);
+        (status["intervalSeconds"] == 3600 && !status["lastCycle"].is_null()).then_some(())
+    });
     // By either name it is the same poller.
     repo.git(&["config", "pm.stateRoot", &outside.display().to_string()]);
     repo.pm(&["poll", "run", "--once"]).fails(1).says("a poller runs here already");
