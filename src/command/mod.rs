@@ -135,7 +135,7 @@ fn print_appended(out: &Output, appended: &Appended, text: impl FnOnce() -> Stri
 /// Names every task that cannot be read: on stderr, never in silence.
 fn warn_damaged(out: &Output, damaged: &[Damage]) {
     for damage in damaged {
-        out.warning(&format!("{} was left out: {}", damage.name, damage.error));
+        out.warning(&damage.to_string());
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Damage {
     pub error: Error,
 }
 
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} was left out: {}", self.name, self.error)
+    }
+}
+
 /// All tasks below a prefix, and the ones that cannot be read.
 #[derive(Debug, Default)]
 pub struct Scan {

@@ -67,7 +67,7 @@ impl Ledger<'_> {
 impl Runnable {
     /// What was left out, and why: a line for each.
     pub fn left_out(&self) -> Vec<String> {
-        let damaged = self.damaged.iter().map(|damage| format!("{} was left out: {}", damage.name, damage.error));
+        let damaged = self.damaged.iter().map(ToString::to_string);
         let unsupported = (self.unsupported > 0).then(|| {
             format!(
                 "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",

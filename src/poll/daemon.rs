@@ -252,7 +252,7 @@ impl<'a> Poller<'a> {
             self.fail(cycle, format!("{} could not be reclaimed: {}", place(&missed.judged.state), missed.error));
         }
         for damage in &outcome.damaged {
-            self.fail(cycle, format!("{} was left out: {}", damage.name, damage.error));
+            self.fail(cycle, damage.to_string());
         }
         if let Some(why) = &outcome.forgetful {
             self.fail(cycle, format!("what this machine saw could not be kept, it can only observe: {why}"));

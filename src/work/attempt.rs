@@ -14,12 +14,13 @@ use super::event::{Ending, Fate, Subject, Teller, What};
 use super::holding::Unrecorded;
 use super::line::{Ended, How};
 use super::stop::Wish;
-use super::supply::{Taken, named};
+use super::supply::Taken;
 use super::vigil::{Cut, Vigil};
 use crate::clock::since_boot_ms;
 use crate::error::Error;
 use crate::git_program::LEADS_ASTRAY;
 use crate::id::RecordId;
+use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Phase, Report};
@@ -28,6 +29,9 @@ use crate::store::Store;
 
 /// How a lease ended that nobody took away.
 const LAPSED: &str = "no renewal of the lease got in for two thirds of it, so the command was ended";
+
+/// Why a task goes back that nothing is wrong with.
+const STOPPED: &str = "the runner was told to stop";
 
 /// An attempt at a task.
 pub struct Attempt<'a> {
@@ -42,7 +46,7 @@ impl<'a> Attempt<'a> {
     pub fn new(agent: &'a Agent<'a>, taken: &'a Taken) -> Attempt<'a> {
         let tell = agent.tell.about(Subject {
             task: taken.state.id,
-            place: named(taken),
+            place: place(&taken.state).to_string(),
             title: taken.state.task.title.clone(),
             claim: taken.claim,
             fence: taken.fence,
@@ -76,16 +80,18 @@ impl<'a> Attempt<'a> {
 
     /// Sets up the place where the command works, however long that takes. The claim stands when it begins.
     fn set_up(&mut self, worktree: Option<Worktree>) -> Result<Desk, Ending> {
-        const STOPPED: &str = "the runner was told to stop";
         // A signal may have come while the claim was being written.
         if self.agent.stop.wish() > Wish::None {
             return Err(self.give_back(Fate::Released, STOPPED.to_owned()));
         }
         let (session, taken) = (&self.agent.session, self.taken);
         let opened = match worktree {
-            Some(worktree) => {
-                let opened = self.vigil.during(move |stop| worktree.open(stop));
-                opened.map_err(|why| self.ending(Fate::Lost, why, None))?.map(Some)
+            Some(mut worktree) => {
+                let opened = self.vigil.during(|stop| worktree.open(stop));
+                opened
+                    .map_err(|why| self.ending(Fate::Lost, why, None))?
+                    .inspect_err(|_| worktree.undo())
+                    .map(|()| Some(worktree))
             }
             None => Ok(None),
         };
@@ -140,7 +146,7 @@ impl<'a> Attempt<'a> {
             }
         };
         if ended.left > 0 {
-            let place = named(self.taken);
+            let place = place(&self.taken.state);
             let left = format!("{} processes of {place} could not be ended, or not be found to be ended", ended.left);
             self.tell.say(What::Warning(left));
         }
@@ -160,7 +166,7 @@ impl<'a> Attempt<'a> {
         }
         match (&ended.how, cut) {
             (How::NotStarted(_), _) => self.give_back(Fate::NotStarted, result),
-            (_, Some(Cut::Stopped)) => self.give_back(Fate::Released, "the runner was told to stop".to_owned()),
+            (_, Some(Cut::Stopped)) => self.give_back(Fate::Released, STOPPED.to_owned()),
             (_, Some(Cut::TimedOut)) => {
                 let limit = self.agent.orders.timeout.map_or(0, |timeout| timeout.ms());
                 self.conclude(desk, command, Some(&ended), format!("timed out after {}", span(limit)), false)

@@ -22,17 +22,18 @@ pub fn living() -> Vec<Pid> {
 
 /// Takes in the children that have ended, but for one: whoever asks how that one ended needs its id to stay its own.
 pub fn reap_all_but(kept: Pid) {
-    for child in children().into_iter().filter(|child| child.is_zombie && child.pid != kept) {
-        let _somebody_else_may_have = waitpid(Some(child.pid), WaitOptions::NOHANG);
-    }
+    reap(|child| child.pid != kept);
 }
 
 /// Takes in the orphans that have ended. Whatever this process started itself is in its own group or leads one: somebody
 /// here waits for it.
 pub fn reap_orphans() {
     let own_group = getpgrp().as_raw_pid();
-    let is_orphan = |child: &Child| child.group != own_group && child.group != child.pid.as_raw_pid();
-    for child in children().into_iter().filter(|child| child.is_zombie && is_orphan(child)) {
+    reap(|child| child.group != own_group && child.group != child.pid.as_raw_pid());
+}
+
+fn reap(is_meant: impl Fn(&Child) -> bool) {
+    for child in children().into_iter().filter(|child| child.is_zombie && is_meant(child)) {
         let _somebody_else_may_have = waitpid(Some(child.pid), WaitOptions::NOHANG);
     }
 }

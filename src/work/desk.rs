@@ -41,6 +41,8 @@ pub struct Worktree {
     branch: String,
     /// The commit that a new branch begins at; why there is none, where HEAD leads to no commit.
     start: std::result::Result<String, String>,
+    /// git was asked to make it, where there was nothing before.
+    is_being_made: bool,
     git: Git,
 }
 
@@ -130,10 +132,7 @@ impl Desk {
         if !is_held || worktree.git.remove_worktree(&worktree.dir).is_err() {
             return false;
         }
-        if let Ok(start) = &worktree.start {
-            // A branch that is still where it would begin has no commit of its own; any other stays.
-            let _it_is_elsewhere = worktree.git.delete_branch(&worktree.branch, start);
-        }
+        worktree.delete_empty_branch();
         true
     }
 }
@@ -155,6 +154,7 @@ impl Worktree {
             branch,
             // The HEAD of the worktree that the runner was started in.
             start: session.store.resolve_commit("HEAD").map(|id| id.to_string()).map_err(|error| error.to_string()),
+            is_being_made: false,
             git: Git::new(session.store.common_dir()),
         }
     }
@@ -163,9 +163,9 @@ impl Worktree {
     /// earlier attempt left is taken up again, and so is its branch.
     ///
     /// # Errors
-    /// `Io` where git fails, or was stopped. Nothing is left behind then that was not there before.
-    pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Worktree> {
-        let (git, dir, full_name) = (&self.git, &self.dir, format!("refs/heads/{}", self.branch));
+    /// `Io` where git fails, or was stopped: see [`Worktree::undo`].
+    pub fn open(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let (git, dir, full_name) = (&self.git, &self.dir, self.full_name());
         let mut known = git.worktrees()?.into_iter().find(|row| row.dir == *dir);
         if known.as_ref().is_some_and(|row| row.is_half_made) {
             // Nothing has worked in it yet.
@@ -174,28 +174,41 @@ impl Worktree {
         }
         let has_branch = git.commit_of(&full_name).is_some();
         match known {
-            Some(row) if row.branch == full_name && has_branch && dir.exists() => return Ok(self),
+            Some(row) if row.branch == full_name && has_branch && dir.exists() => return Ok(()),
             // Somebody removed the directory by hand.
             Some(_) if !dir.exists() => git.remove_worktree(dir)?,
             _ => {}
         }
-        let was_there = dir.exists();
         let no_commit = |why: &String| Error::io("finding HEAD")(io::Error::other(why.clone()));
         let start = if has_branch { None } else { Some(self.start.as_ref().map_err(no_commit)?.as_str()) };
-        match git.add_worktree(dir, &self.branch, start, stop) {
-            Ok(Ended::Done) => Ok(self),
-            stopped_or_failed => {
-                // git may have made all of it before it failed, as when a hook does. Nothing has worked in it yet.
-                if !was_there && git.worktrees()?.iter().any(|row| row.dir == *dir) {
-                    git.discard_worktree(dir)?;
-                }
-                if let Some(start) = start {
-                    let _there_may_be_none = git.delete_branch(&self.branch, start);
-                }
-                let stopped = |_| Error::io("making a worktree")(io::Error::other("it was stopped"));
-                Err(stopped_or_failed.map_or_else(|error| error, stopped))
-            }
+        self.is_being_made = !dir.exists();
+        match git.add_worktree(dir, &self.branch, start, stop)? {
+            Ended::Done => Ok(()),
+            Ended::Stopped => Err(Error::io("making a worktree")(io::Error::other("it was stopped"))),
         }
+    }
+
+    /// Takes back what a failed [`Worktree::open`] left: git may have made all of it before it failed, as when a hook
+    /// does. Only for who still holds the task: whoever holds it after him may be at work there.
+    pub fn undo(&self) {
+        let is_left = self.git.worktrees().is_ok_and(|rows| rows.iter().any(|row| row.dir == self.dir));
+        if self.is_being_made && is_left {
+            let _the_next_attempt_meets_it = self.git.discard_worktree(&self.dir);
+        }
+        self.delete_empty_branch();
+    }
+
+    /// Deletes a branch that is still where it would begin, and so has no commit of its own; any other stays, and so does
+    /// one that is checked out.
+    fn delete_empty_branch(&self) {
+        let is_free = self.git.worktrees().is_ok_and(|rows| rows.iter().all(|row| row.branch != self.full_name()));
+        if let (true, Ok(start)) = (is_free, &self.start) {
+            let _it_is_elsewhere = self.git.delete_branch(&self.branch, start);
+        }
+    }
+
+    fn full_name(&self) -> String {
+        format!("refs/heads/{}", self.branch)
     }
 
     /// git, as the command saw it.

@@ -15,7 +15,7 @@ use crate::clock::since_boot_ms;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
 use crate::ledger::find::Found;
-use crate::ledger::resolve::{place, prefix};
+use crate::ledger::resolve::prefix;
 use crate::ledger::runnable::{Blocked, Runnable, was_taken};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Label, Ttl};
@@ -362,9 +362,4 @@ impl Drop for Scouting<'_> {
         self.0.shelf().is_scouted = false;
         self.0.changed.notify_all();
     }
-}
-
-/// How a task that was taken is named.
-pub fn named(taken: &Taken) -> String {
-    place(&taken.state).to_string()
 }

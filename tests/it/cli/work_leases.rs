@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::support::process::Process;
 use crate::support::runner::{event, file, life, of_claim, start, told, work, written};
 use crate::support::{AGENT, Repo, task_ref, text, until};
 
@@ -24,6 +25,23 @@ fn claim_of_running(repo: &Repo) -> String {
     // The keeper, the command and its children; the loop's own sleep may be about to start.
     until("all of them run", || (of_claim(&claim).len() >= 5).then_some(()));
     claim
+}
+
+/// A runner at its only task, `a`, under a lease of a second, and the claim that its stubborn command runs under.
+fn at_work() -> (Repo, Process, String) {
+    let repo = Repo::new();
+    repo.plan("a");
+    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
+    let claim = claim_of_running(&repo);
+    (repo, runner, claim)
+}
+
+/// Sweeps until the task was taken from its holder.
+fn until_swept(repo: &Repo) {
+    until("it is swept", || {
+        let swept = repo.pm_as("s", &["sweep", "--json"]).json();
+        (swept["reclaimed"].as_array().map(Vec::len) == Some(1)).then_some(())
+    });
 }
 
 /// The keeper of the command that runs under a claim.
@@ -78,10 +96,7 @@ fn heartbeats_carry_what_was_printed_only_where_that_is_asked() {
 
 #[test]
 fn a_claim_that_is_taken_away_ends_its_command_whatever_that_does() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
     let taken_at = Instant::now();
     wait_until_gone(&claim);
@@ -96,10 +111,7 @@ fn a_claim_that_is_taken_away_ends_its_command_whatever_that_does() {
 
 #[test]
 fn a_task_that_is_held_by_another_now_is_left_alone() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
     // The same agent id as the runner's: the claim fences it off all the same.
     let second = repo.claim_as(AGENT, "a");
@@ -110,10 +122,7 @@ fn a_task_that_is_held_by_another_now_is_left_alone() {
 
 #[test]
 fn a_claim_that_cannot_be_renewed_is_let_go_of_before_others_may_take_it() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     // A lock that may be git's: every append waits for it.
     let lock = repo.git_dir().join(format!("{}.lock", task_ref("a")));
     fs::write(&lock, "").expect("written");
@@ -129,18 +138,12 @@ fn a_claim_that_cannot_be_renewed_is_let_go_of_before_others_may_take_it() {
 
 #[test]
 fn a_runner_that_is_stopped_for_longer_than_the_lease_has_lost_it_when_it_wakes() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     runner.signal(Signal::STOP);
     // Its keeper is awake.
     wait_until_gone(&claim);
     assert_eq!(repo.phase("a"), "working", "gone before anybody could take it");
-    until("it is swept", || {
-        let swept = repo.pm_as("s", &["sweep", "--json"]).json();
-        (swept["reclaimed"].as_array().map(Vec::len) == Some(1)).then_some(())
-    });
+    until_swept(&repo);
     repo.claim_as("w2", "a");
     let refs = repo.refs();
     runner.signal(Signal::CONT);
@@ -151,10 +154,7 @@ fn a_runner_that_is_stopped_for_longer_than_the_lease_has_lost_it_when_it_wakes(
 
 #[test]
 fn a_whole_tree_that_was_stopped_ends_when_it_wakes() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     let all = of_claim(&claim);
     let signal = |signal: Signal| {
         runner.signal(signal);
@@ -164,10 +164,7 @@ fn a_whole_tree_that_was_stopped_ends_when_it_wakes() {
         }
     };
     signal(Signal::STOP);
-    until("it is swept", || {
-        let swept = repo.pm_as("s", &["sweep", "--json"]).json();
-        (swept["reclaimed"].as_array().map(Vec::len) == Some(1)).then_some(())
-    });
+    until_swept(&repo);
     let refs = repo.refs();
     signal(Signal::CONT);
     let woken_at = Instant::now();
@@ -179,10 +176,7 @@ fn a_whole_tree_that_was_stopped_ends_when_it_wakes() {
 
 #[test]
 fn a_keeper_that_is_stopped_keeps_nothing_alive() {
-    let repo = Repo::new();
-    repo.plan("a");
-    let runner = start(&repo, &["--ttl", "1s", "--max-tasks", "1"], STUBBORN);
-    let claim = claim_of_running(&repo);
+    let (repo, runner, claim) = at_work();
     signal_keeper(&claim, Signal::STOP);
     repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
     wait_until_gone(&claim);
@@ -268,10 +262,7 @@ fn nothing_survives_a_killed_runner_and_its_task_comes_back() {
     runner.signal(Signal::KILL);
     wait_until_gone(&claim);
     assert!(started.elapsed() < Duration::from_millis(900), "gone after {:?}", started.elapsed());
-    until("it is swept", || {
-        repo.pm_as("s", &["sweep"]).ok();
-        (repo.phase("a") == "new").then_some(())
-    });
+    until_swept(&repo);
     work(&repo, &[], "true").ok();
     assert_eq!(repo.phase("a"), "done");
     repo.assert_sound();

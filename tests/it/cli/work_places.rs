@@ -197,6 +197,27 @@ fn a_worktree_that_a_killed_git_left_half_made_is_made_anew() {
 }
 
 #[test]
+fn who_lost_the_task_while_its_worktree_was_made_leaves_it_to_the_next_holder() {
+    let repo = repo();
+    repo.plan("a");
+    slow_checkouts(&repo, "30");
+    let first = start(&repo, &["--worktree", "--ttl", "3s", "--max-tasks", "1"], "touch $OUT/ran");
+    written(&repo, "hook");
+    repo.pm_as("operator", &["reclaim", "--task", "a"]).ok();
+    // The worktree is there already, and only the hook still runs.
+    let script = "echo draft >new; echo >$OUT/drafted; until [ -e $OUT/go ]; do sleep 0.02; done; \
+                  git add new && git commit --quiet --message new";
+    let second = start(&repo, &["--worktree", "--max-tasks", "1"], script);
+    written(&repo, "drafted");
+    let outcome = first.outcome().exits(12);
+    assert_eq!(told(&outcome), ["lost a", "summary"]);
+    fs::write(file(&repo, "go"), "").expect("written");
+    second.outcome().ok();
+    assert_eq!(repo.git(&["show", "pm/default/a:new"]), "draft");
+    assert_eq!(repo.git(&["merge-base", "main", "pm/default/a"]), repo.git(&["rev-parse", "main"]));
+}
+
+#[test]
 fn new_files_keep_a_worktree_also_where_git_says_nothing_of_them() {
     let repo = repo();
     repo.plan("a");
