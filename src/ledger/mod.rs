@@ -11,6 +11,7 @@ pub mod batch;
 pub mod chain;
 pub mod find;
 pub mod graph;
+pub mod judge;
 pub mod observations;
 pub mod resolve;
 pub mod runnable;

@@ -1,12 +1,10 @@
 //! Checking whole chains against every rule: the judgement that no shortcut through links can give.
 
 use super::Ledger;
-use super::resolve::check_place;
+use super::judge::judge;
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
-use crate::protocol::apply::{self, Invalid};
 use crate::protocol::record::{Content, Record};
-use crate::protocol::state::TaskState;
 use crate::store::StoreError;
 
 /// One fault of one chain.
@@ -16,10 +14,17 @@ pub struct ChainFault {
     pub name: RefName,
     /// The commit, where there is one.
     pub commit: Option<RecordId>,
-    /// The rule, by its name in `apply::Rule`, or `unreadable`, `place`.
+    /// The rule, by its name in `apply::Rule`, or `unreadable`, `place`, `fast-forward`.
     pub rule: String,
     /// What was found.
     pub found: String,
+}
+
+impl std::fmt::Display for ChainFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = self.commit.map_or(String::new(), |commit| format!(" commit {commit}"));
+        write!(f, "{}:{at} breaks the rule '{}': {}", self.name, self.rule, self.found)
+    }
 }
 
 /// A report whose commit of the work is no longer in this repository: no fault of the ledger, but worth saying.
@@ -75,15 +80,8 @@ impl Ledger<'_> {
             }
         }
         out.records += chain.len();
-        let mut state: Option<TaskState> = None;
-        for (id, record) in chain.iter().rev() {
-            match apply::apply(state, *id, record) {
-                Ok(next) => state = Some(next),
-                Err(Invalid { rule, found }) => {
-                    out.faults.push(fault(Some(*id), &rule.to_string(), found));
-                    return Ok(());
-                }
-            }
+        chain.reverse();
+        for (id, record) in &chain {
             if let Content::Report(report) = &record.content
                 && let Some(work) = report.commit
                 && matches!(self.store.read_commit(work), Err(StoreError::Missing { .. }))
@@ -91,16 +89,10 @@ impl Ledger<'_> {
                 out.gone.push(GoneWork { name: name.clone(), report: *id, work });
             }
         }
-        // A chain has at least its tip.
-        let Some(state) = state else { return Ok(()) };
-        if let Err(Invalid { rule, found }) = apply::end(&state) {
-            out.faults.push(fault(Some(state.tip), &rule.to_string(), found));
-        }
-        if let Err(Error::Damaged { found, .. }) = check_place(name, &state) {
-            out.faults.push(fault(Some(state.tip), "place", found));
-        }
+        out.faults.extend(judge(name, None, &chain).err());
         Ok(())
     }
+
     /// Checks that the objects of a record are what their ids say.
     fn check_objects(&self, name: &RefName, (id, record): &(RecordId, Record)) -> Result<()> {
         let attachments = match &record.content {
