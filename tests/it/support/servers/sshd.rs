@@ -1,6 +1,7 @@
 //! sshd on a high port, with keys of its own: what `git push` over ssh meets on most hosts.
 //!
-//! It serves the user who runs the test, who need not be root, and knows no key but the one made for it.
+//! It serves the user who runs the test, who need not be root, but must have a login shell; and it knows no key but the
+//! one made for it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,8 @@ impl Keys {
 impl Sshd {
     /// What it needs and is not here.
     pub fn lacks() -> Option<&'static str> {
-        first_missing(&["sshd", "ssh", "ssh-keygen"])
+        let user = login_user().is_none().then_some("a user with a login shell");
+        first_missing(&["sshd", "ssh", "ssh-keygen"]).or(user)
     }
 
     /// Serves a hub, by the path that it has.
@@ -80,7 +82,7 @@ impl Sshd {
             command.args(["-o", &format!("ListenAddress={addr}")]);
             command
         });
-        let user = run(isolated("id", home).arg("-un"));
+        let user = login_user().expect("a user with a login shell");
         Sshd { addr, path, user, keys, _running: running }
     }
 
@@ -108,6 +110,17 @@ impl Server for Sshd {
     fn env(&self) -> Vec<(&'static str, String)> {
         vec![("GIT_SSH_COMMAND", self.ssh_command())]
     }
+}
+
+/// The name of the user who runs the test, who may log in: sshd runs what clients ask for by the user's shell.
+fn login_user() -> Option<String> {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    // Name, password, uid, gid, full name, home, shell.
+    let fields =
+        users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*uid))?;
+    let may = fields.get(6).is_some_and(|shell| !shell.ends_with("nologin") && !shell.ends_with("false"));
+    may.then(|| fields[0].to_owned())
 }
 
 /// A command that a client asks for has the environment of the tests, not of the user.
