@@ -21,12 +21,12 @@ fn running_in(dir: &Path) -> Vec<String> {
 fn ends_with_its_pushes<S: Server>(start: impl FnOnce(&Hub) -> S) {
     let (hub, repo) = (Hub::new(), client());
     let gate = hub.close_gate();
-    let mut outcome = None;
+    let mut started = None;
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let server = start(&hub);
         let url = server.url();
         let pushing = Process::start(&mut git(&repo, &server, &["push", "--quiet", &url, "HEAD:refs/heads/main"]));
-        outcome = Some((server.addr(), pushing));
+        started = Some((server.addr(), pushing));
         gate.wait_for_push();
         assert!(!running_in(hub.path()).is_empty(), "the push and its hook run in the hub");
         // As a panic, but without its message among those of the tests.
@@ -34,7 +34,7 @@ fn ends_with_its_pushes<S: Server>(start: impl FnOnce(&Hub) -> S) {
     }));
     assert_eq!(panicked.expect_err("a panic").downcast_ref::<&str>(), Some(&"the test failed"));
     assert_eq!(running_in(hub.path()), Vec::<String>::new());
-    let (addr, pushing) = outcome.expect("it was started");
+    let (addr, pushing) = started.expect("it was started");
     assert!(TcpStream::connect(addr).is_err(), "nobody listens");
     assert_ne!(pushing.outcome().code, 0);
     assert_eq!(tip(&hub), None);

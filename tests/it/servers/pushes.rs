@@ -6,24 +6,7 @@ use super::{client, commit, git, push, tip};
 use crate::support::confined::missing;
 use crate::support::process::{Process, is_alive};
 use crate::support::servers::{Behaviour, GitDaemon, HttpBackend, Hub, Proxy, Server, Sshd};
-use crate::support::until;
-
-/// The first push works, the answer of the second is lost, the third finds nothing left to do.
-fn loses_the_answer_of_one_push(server: &dyn Server, hub: &Hub) {
-    let (repo, proxy) = (client(), Proxy::start(server.addr()));
-    let url = server.url_at(proxy.addr());
-    push(&repo, server, &url).ok();
-
-    let second = commit(&repo, "second");
-    proxy.set(Behaviour::DropAnswerOfNextPush);
-    let outcome = push(&repo, server, &url);
-    assert_ne!(outcome.code, 0, "{outcome:?}");
-    assert_eq!(tip(hub), Some(second), "it was carried out before its client heard of a failure");
-    assert_eq!(proxy.dropped_answers(), 1);
-
-    push(&repo, server, &url).ok();
-    assert_eq!(proxy.dropped_answers(), 1, "only that of one push");
-}
+use crate::support::{Outcome, until};
 
 #[test]
 fn a_push_to_git_daemon_is_carried_out_and_its_answer_lost() {
@@ -31,16 +14,65 @@ fn a_push_to_git_daemon_is_carried_out_and_its_answer_lost() {
         return;
     }
     let hub = Hub::new();
-    loses_the_answer_of_one_push(&GitDaemon::start(&hub), &hub);
+    let (repo, server) = (client(), GitDaemon::start(&hub));
+    let proxy = Proxy::start(server.addr());
+    let url = server.url_at(proxy.addr());
+    push(&repo, &server, &url).ok();
+
+    let second = commit(&repo, "second");
+    proxy.set(Behaviour::DropAnswerOfNextPush);
+    push(&repo, &server, &url).exits(128);
+    assert_eq!(tip(&hub), Some(second), "it was carried out before its client heard of a failure");
+    assert_eq!(proxy.dropped_answers(), 1);
+
+    let third = commit(&repo, "third");
+    push(&repo, &server, &url).ok();
+    assert_eq!((tip(&hub), proxy.dropped_answers()), (Some(third), 1), "only one answer is dropped");
 }
 
 #[test]
-fn a_push_over_http_is_carried_out_and_its_answer_lost() {
+fn a_push_over_http_whose_answer_was_lost_once_is_sent_again_and_called_rejected() {
     if HttpBackend::lacks().is_some_and(missing) {
         return;
     }
     let hub = Hub::new();
-    loses_the_answer_of_one_push(&HttpBackend::start(&hub), &hub);
+    let (repo, server) = (client(), HttpBackend::start(&hub));
+    let proxy = Proxy::start(server.addr());
+    let url = server.url_at(proxy.addr());
+    push(&repo, &server, &url).ok();
+
+    let second = commit(&repo, "second");
+    proxy.set(Behaviour::DropAnswerOfNextPush);
+    // libcurl sends a request once more if the connection was used before, as it was for the list of refs, and ended
+    // without a byte of an answer. The server refuses it then: its ref is no longer where the client saw it. Which
+    // is to say that a refusal over HTTP is no proof that nothing was recorded.
+    push(&repo, &server, &url).exits(1).says("[remote rejected] HEAD -> main (failed to update ref)");
+    assert_eq!(tip(&hub), Some(second), "it was carried out all the same");
+    assert_eq!(proxy.dropped_answers(), 1);
+}
+
+#[test]
+fn a_push_over_http_whose_answers_are_all_lost_is_called_failed() {
+    if HttpBackend::lacks().is_some_and(missing) {
+        return;
+    }
+    let hub = Hub::new();
+    let (repo, server) = (client(), HttpBackend::start(&hub));
+    let proxy = Proxy::start(server.addr());
+    let url = server.url_at(proxy.addr());
+    push(&repo, &server, &url).ok();
+
+    let second = commit(&repo, "second");
+    proxy.set(Behaviour::DropAnswersOfPushes);
+    push(&repo, &server, &url).says("RPC failed");
+    assert_eq!(tip(&hub), Some(second));
+    assert_eq!(proxy.dropped_answers(), 2, "libcurl's own second try, too");
+
+    // On connections that are used once, nothing is sent again.
+    let third = commit(&repo, "third");
+    let once = ["-c", "http.extraHeader=Connection: close", "push", "--quiet", &url, "HEAD:refs/heads/main"];
+    Outcome::of(&once, &mut git(&repo, &server, &once)).says("RPC failed");
+    assert_eq!((tip(&hub), proxy.dropped_answers()), (Some(third), 3));
 }
 
 #[test]

@@ -24,7 +24,7 @@ const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 pub struct Treatment<'a> {
     pub now: Instant,
     pub behaviour: Behaviour,
-    /// The next push is the one whose answer is dropped; it takes this.
+    /// The answer to a push is dropped; the next push takes this, if it is only for one.
     pub armed: &'a mut bool,
     pub counts: &'a Counts,
 }
@@ -94,8 +94,9 @@ impl Link {
 
         let lose = treatment.behaviour == Behaviour::DropToServer;
         while let Some(bytes) = self.to_server.read(&self.client)? {
-            if *treatment.armed && self.to_server.saw(&bytes, PACK) {
-                (*treatment.armed, self.answer_dropped) = (false, true);
+            if *treatment.armed && !self.answer_dropped && self.to_server.saw(&bytes, PACK) {
+                self.answer_dropped = true;
+                *treatment.armed = treatment.behaviour == Behaviour::DropAnswersOfPushes;
             }
             self.to_server.take(bytes, arrives, lose, treatment.counts);
         }

@@ -47,7 +47,12 @@ pub enum Behaviour {
     ///
     /// A push is recognised by the first bytes of its pack, hence not over ssh, and not when it only deletes refs. Over
     /// ssh, hold it at the hub's gate and lose the rest with [`Behaviour::DropToClient`].
+    ///
+    /// Over HTTP, libcurl may then send the push once more by itself, on a fresh connection, and git reports the answer to
+    /// that: see [`Behaviour::DropAnswersOfPushes`].
     DropAnswerOfNextPush,
+    /// The same for every push.
+    DropAnswersOfPushes,
     /// Forwards everything for a while, then cuts for a while, in turns.
     Flap {
         /// How long it forwards, which it begins with.
@@ -108,7 +113,8 @@ impl Proxy {
         self.counts.lost_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many pushes were carried out without an answer, by [`Behaviour::DropAnswerOfNextPush`].
+    /// How many pushes were carried out without an answer, by [`Behaviour::DropAnswerOfNextPush`] and
+    /// [`Behaviour::DropAnswersOfPushes`].
     pub fn dropped_answers(&self) -> u64 {
         self.counts.dropped_answers.load(Ordering::Relaxed)
     }

@@ -33,7 +33,7 @@ pub struct Relay {
     links: Vec<Link>,
     behaviour: Behaviour,
     since: Instant,
-    /// The next push is the one whose answer is dropped.
+    /// The answer to the next push is dropped.
     armed: bool,
 }
 
@@ -66,7 +66,7 @@ impl Relay {
         self.step();
         self.links.retain_mut(|link| !link.has_a_hole() || link.reset());
         (self.behaviour, self.since) = (order.behaviour, Instant::now());
-        self.armed = order.behaviour == Behaviour::DropAnswerOfNextPush;
+        self.armed = matches!(order.behaviour, Behaviour::DropAnswerOfNextPush | Behaviour::DropAnswersOfPushes);
         self.step();
         let _nobody_waits = order.done.send(());
     }
