@@ -8,21 +8,20 @@ pub mod poller;
 pub mod process;
 pub mod redact;
 pub mod runner;
+pub mod servers;
 pub mod snapshot;
+pub mod wait;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+pub use wait::{DEADLINE, until};
 
 /// The agent that asks unless a test names another.
 pub const AGENT: &str = "w1";
-
-/// How long anything that is waited for may take.
-pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A git repository in a temporary directory.
 pub struct Repo {
@@ -315,18 +314,5 @@ impl Outcome {
         let line = self.stderr.lines().last().unwrap_or_default();
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {self:?}"));
         value["error"].clone()
-    }
-}
-
-/// Asks again and again until there is an answer, with a deadline instead of a sleep of some length.
-#[track_caller]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
