@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::{
     bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, list, log, man, next, owned, plan,
-    poll, pull, queues, reclaim, release, report, show, status, sweep, verify, work, work_child,
+    poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -58,6 +58,9 @@ pub struct Global {
     /// The session that asks; else $PM_CONTEXT_ID
     #[arg(long, value_name = "ID")]
     pub context_id: Option<String>,
+    /// Where a remote decides (pm.remote): record here only, until the next sync
+    #[arg(long)]
+    pub offline: bool,
 }
 
 impl Cli {
@@ -94,12 +97,18 @@ impl Global {
             color: right.color.or(self.color),
             agent: right.agent.or(self.agent),
             context_id: right.context_id.or(self.context_id),
+            offline: self.offline || right.offline,
         }
+    }
+
+    /// Who asks.
+    fn caller(&self) -> Caller {
+        Caller { agent: self.agent.clone(), context: self.context_id.clone(), is_offline: self.offline }
     }
 
     /// Opens the repository for whoever asks.
     fn session(&self) -> Result<Session> {
-        self.session_of(&Caller { agent: self.agent.clone(), context: self.context_id.clone() })
+        self.session_of(&self.caller())
     }
 
     /// Opens the repository.
@@ -195,6 +204,8 @@ pub enum Command {
     Sweep(Late<sweep::Args>),
     /// Take a task from its holder, by an operator's word
     Reclaim(Late<reclaim::Args>),
+    /// Bring this ledger and a remote's together
+    Sync(Late<sync::Args>),
     /// Show everything about one task
     Show(Late<show::Args>),
     /// List tasks
@@ -253,6 +264,7 @@ impl Command {
             Command::Fence(args) => args.run(&global.session()?).map(done),
             Command::Sweep(args) => args.run(&global.session()?),
             Command::Reclaim(args) => args.run(&global.session()?).map(done),
+            Command::Sync(args) => args.run(&global.session()?),
             Command::Show(args) => args.run(&global.session()?).map(done),
             Command::List(args) => args.run(&global.session()?).map(done),
             Command::Log(args) => args.run(&global.session()?).map(done),
@@ -270,11 +282,11 @@ impl Command {
                 args.run(global.session_of(&caller)?, &reopen)
             }
             Command::Work(args) => {
-                let caller = Caller { agent: global.agent.clone(), context: global.context_id.clone() };
+                let caller = global.caller();
                 let session = global.session_of(&caller)?;
                 let here = here();
                 let open = |agent: &AgentId| {
-                    let caller = Caller { agent: Some(agent.clone()), context: caller.context.clone() };
+                    let caller = Caller { agent: Some(agent.clone()), ..caller.clone() };
                     Session::reopen(&here, &caller, global.output())
                 };
                 args.run(&session, &open)

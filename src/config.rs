@@ -9,22 +9,29 @@ use crate::protocol::lease::DEFAULT_TTL_MS;
 use crate::protocol::record::Ttl;
 use crate::store::Durability;
 use crate::store::git::GitStore;
+use crate::sync::remote::PREFIX;
 
 /// The keys that this build knows, as git prints them.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 12] = [
     "pm.agent",
     "pm.allowVerifier",
     "pm.durability",
     "pm.interval",
     "pm.maxAttempts",
+    "pm.networkTimeout",
     "pm.pollQueue",
     "pm.queue",
+    "pm.refPrefix",
+    "pm.remote",
     "pm.stateRoot",
     "pm.ttl",
 ];
 
 /// From one cycle of the poller to the next, unless `pm.interval` says otherwise (design, section 8).
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long one connection for a single task may take, unless `pm.networkTimeout` says otherwise.
+const DEFAULT_NETWORK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the repository's configuration says.
 #[derive(Debug, Clone)]
@@ -47,6 +54,12 @@ pub struct Config {
     pub state_root: Option<PathBuf>,
     /// `pm.allowVerifier`, several: the commands out of the ledger that may run here; `*` is all.
     pub allow_verifier: Vec<String>,
+    /// `pm.remote`: the remote that decides, where the ledger is shared between machines.
+    pub remote: Option<String>,
+    /// `pm.refPrefix`: where the ledger is at that remote, with its final slash; else `refs/pm/`.
+    pub ref_prefix: String,
+    /// `pm.networkTimeout`: how long one connection for a single task may take.
+    pub network_timeout: Duration,
     /// Whether `core.fsync` is set to anything: maintenance can then be trusted not to lose refs.
     pub fsync_is_set: bool,
 }
@@ -86,6 +99,10 @@ impl Config {
                 .collect::<Result<_>>()?,
             state_root: Config::state_root(store)?,
             allow_verifier: store.config_strings("pm.allowVerifier"),
+            remote: parsed(store, "pm.remote", remote_name)?,
+            ref_prefix: parsed(store, "pm.refPrefix", ref_prefix)?.unwrap_or_else(|| PREFIX.to_owned()),
+            network_timeout: parsed(store, "pm.networkTimeout", duration)?
+                .map_or(DEFAULT_NETWORK_TIMEOUT, |time| Duration::from_millis(time.ms())),
             fsync_is_set: store.config_string("core.fsync").is_some(),
         })
     }
@@ -109,6 +126,43 @@ impl Config {
         };
         store.config_keys("pm").iter().filter(|key| !known(key)).map(warning).collect()
     }
+}
+
+/// Checks the name of a remote: it becomes an argument of git's and a part of ref names.
+///
+/// # Errors
+/// `Usage`.
+pub fn remote_name(text: &str) -> Result<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if starts_well
+        && text.chars().all(is_plain)
+        && !text.ends_with(".lock")
+        && !text.ends_with('.')
+        && !text.contains("..")
+    {
+        return Ok(text.to_owned());
+    }
+    Err(Error::Usage("not the name of a remote: letters, digits, '.', '_' and '-'".to_owned()))
+}
+
+/// Reads where the ledger is at a remote.
+fn ref_prefix(text: &str) -> Result<String> {
+    let prefix = format!("{}/", text.trim_end_matches('/'));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let parts_are_good = prefix
+        .trim_end_matches('/')
+        .split('/')
+        .all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"));
+    if prefix.starts_with("refs/")
+        && prefix.matches('/').count() >= 2
+        && prefix.chars().all(is_plain)
+        && parts_are_good
+        && !prefix.contains("..")
+    {
+        return Ok(prefix);
+    }
+    Err(Error::Usage("not a place for refs such as refs/heads/pm/".to_owned()))
 }
 
 fn wrong(key: &str, text: &str, error: Error) -> Error {

@@ -101,6 +101,50 @@ pub enum Error {
     /// The tour broke a rule.
     #[error("the tour failed: {0}")]
     Tour(String),
+    /// The authority cannot be reached, or does not want it. Nothing was recorded.
+    #[error(
+        "the authority '{remote}' cannot be used: {why}; nothing was recorded, try again later (`--offline` records here only)"
+    )]
+    Unreachable {
+        /// The remote.
+        remote: String,
+        /// What git complained of.
+        why: String,
+    },
+    /// A record was sent to the authority, and its answer was lost.
+    #[error(
+        "{place}: the record {record} was sent to the authority '{remote}', and its answer was lost: {why}. Whether it was accepted is not known yet: run the same command again, it sends the same record"
+    )]
+    AnswerLost {
+        /// The task.
+        place: Place,
+        /// The record.
+        record: RecordId,
+        /// The remote.
+        remote: String,
+        /// What git complained of.
+        why: String,
+    },
+    /// What is at the authority cannot be believed, so this task is left alone.
+    #[error("{name} at the authority '{remote}': {found}")]
+    Distrusted {
+        /// The ref.
+        name: RefName,
+        /// The remote.
+        remote: String,
+        /// What is wrong, and what to do.
+        found: String,
+    },
+    /// The branch of a delivery is not where it may be moved from. Nothing was recorded.
+    #[error("{place}: the branch {branch} was not moved and nothing was recorded: {why}")]
+    DeliveryRefused {
+        /// The task.
+        place: Place,
+        /// The branch.
+        branch: String,
+        /// Why not.
+        why: String,
+    },
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -157,7 +201,10 @@ impl Error {
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
             Error::BatchRaced { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
-            Error::Damaged { .. } => ExitCode::Damaged,
+            Error::Damaged { .. } | Error::Distrusted { .. } => ExitCode::Damaged,
+            Error::Unreachable { .. } => ExitCode::Unreachable,
+            Error::AnswerLost { .. } => ExitCode::AnswerLost,
+            Error::DeliveryRefused { .. } => ExitCode::DeliveryRefused,
             Error::Poll(PollError::Unlockable { source, .. })
                 if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
             {
@@ -208,6 +255,27 @@ impl Error {
                 map.insert("ref".to_owned(), json!(name));
                 map.insert("commit".to_owned(), json!(commit));
                 map.insert("found".to_owned(), json!(found));
+            }
+            Error::Unreachable { remote, why } => {
+                map.insert("remote".to_owned(), json!(remote));
+                map.insert("why".to_owned(), json!(why));
+            }
+            Error::AnswerLost { place, record, remote, .. } => {
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+                map.insert("record".to_owned(), json!(record));
+                map.insert("remote".to_owned(), json!(remote));
+                map.insert("recorded".to_owned(), json!("unknown"));
+            }
+            Error::Distrusted { name, remote, found } => {
+                map.insert("ref".to_owned(), json!(name));
+                map.insert("remote".to_owned(), json!(remote));
+                map.insert("found".to_owned(), json!(found));
+            }
+            Error::DeliveryRefused { place, branch, .. } => {
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+                map.insert("branch".to_owned(), json!(branch));
             }
             Error::Store(StoreError::BrokenRef { name, found }) => {
                 map.insert("ref".to_owned(), json!(name));

@@ -1,7 +1,9 @@
 //! Running git: the only file that does.
 //!
 //! Architecture invariant: no answer about a task ever comes from here. git is run to configure the repository, to
-//! pack it, and to show its own view of the ledger.
+//! pack it, to show its own view of the ledger, and to carry objects and refs to a remote and back ([`network`]).
+
+pub mod network;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -65,6 +67,10 @@ fn beginning(mut pipe: ChildStderr) -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
+fn program() -> Command {
+    Command::new("git")
+}
+
 /// The `git` program, working on one repository.
 #[derive(Debug, Clone)]
 pub struct Git {
@@ -78,7 +84,7 @@ impl Git {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new("git");
+        let mut command = program();
         // What a hook or a wrapper exported must not redirect it elsewhere.
         for name in LEADS_ASTRAY {
             command.env_remove(name);
@@ -263,7 +269,7 @@ impl Git {
     /// `Io` where git cannot be run or fails.
     pub fn init(dir: &Path) -> Result<()> {
         let what = format!("running git init {}", dir.display());
-        let status = Command::new("git")
+        let status = program()
             .args(["-c", "init.defaultRefFormat=files", "init", "--quiet"])
             .arg(dir)
             .stdin(Stdio::null())

@@ -284,6 +284,15 @@ pub fn stable_hash(bytes: &[u8]) -> u64 {
 /// Where the refs of live tasks are.
 pub const TASKS: &str = "refs/pm/tasks/";
 
+/// Where is what was last seen at a remote, by its name: never pushed.
+pub const SEEN: &str = "refs/pm-remote/";
+
+/// Where records are that are on their way to the authority: local.
+pub const PENDING: &str = "refs/pm-pending/";
+
+/// Where the tips of record suffixes are that lost at a sync: local, kept.
+pub const LOST: &str = "refs/pm-lost/";
+
 /// The full name of a task's ref: `refs/pm/tasks/<queue>/<slug>`, escaped where git or Windows forbid the name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RefName(String);
@@ -302,6 +311,45 @@ impl RefName {
     /// The branch for the work on this task: `pm/<queue>/<slug>`, escaped as here.
     pub fn branch(&self) -> String {
         format!("pm/{}", self.0.strip_prefix(TASKS).unwrap_or(&self.0))
+    }
+
+    /// Where the tip of this task is kept that was last seen at `remote`. Only for the ref of a task.
+    pub fn seen_at(&self, remote: &str) -> RefName {
+        RefName(format!("{}{}", RefName::seen_prefix(remote), self.below(TASKS)))
+    }
+
+    /// Where the tip of this task is kept that `remote` has and nobody believes. Only for the ref of a task.
+    pub fn refused_at(&self, remote: &str) -> RefName {
+        RefName(format!("{SEEN}{remote}/refused/{}", self.below(TASKS)))
+    }
+
+    /// The prefix of what was last seen at `remote`, with its final slash.
+    pub fn seen_prefix(remote: &str) -> String {
+        format!("{SEEN}{remote}/tasks/")
+    }
+
+    /// Where a record of this task is kept that is on its way to the authority. Only for the ref of a task.
+    pub fn pending(&self) -> RefName {
+        RefName(format!("{PENDING}{}", self.below(TASKS)))
+    }
+
+    /// Where a tip of this task is kept that lost at a sync. Only for the ref of a task.
+    pub fn lost(&self, tip: RecordId) -> RefName {
+        RefName(format!("{}{tip}", self.lost_prefix()))
+    }
+
+    /// The prefix of all tips of this task that lost, with its final slash.
+    pub fn lost_prefix(&self) -> String {
+        format!("{LOST}{}/", self.below(TASKS))
+    }
+
+    /// The ref of the task whose name, below `prefix`, is `self`.
+    pub fn of_task_below(&self, prefix: &str) -> RefName {
+        RefName(format!("{TASKS}{}", self.below(prefix)))
+    }
+
+    fn below(&self, prefix: &str) -> &str {
+        self.0.strip_prefix(prefix).unwrap_or_else(|| panic!("{self} is not below {prefix}"))
     }
 
     /// The (queue, slug) that this ref stands for. Names that `of_task` would not have written are errors.

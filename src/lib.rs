@@ -27,6 +27,7 @@ pub mod poll;
 pub mod protocol;
 pub mod session;
 pub mod store;
+pub mod sync;
 pub mod work;
 
 use std::process::ExitCode as Exit;

@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::git_program::network::Couriers;
 use crate::git_program::{FSYNC, Git};
 use crate::id::{AgentId, Queue};
-use crate::ledger::{Identity, Ledger};
+use crate::ledger::{Identity, Ledger, Reach};
 use crate::output::Output;
 use crate::poll::StateRoot;
 use crate::store::Durability;
 use crate::store::git::GitStore;
+use crate::sync::remote::{Address, Remote};
+use crate::sync::settle::Link;
 
 /// Who asks, as given on the command line.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +25,8 @@ pub struct Caller {
     pub agent: Option<AgentId>,
     /// `--context-id`.
     pub context: Option<String>,
+    /// `--offline`.
+    pub is_offline: bool,
 }
 
 /// A command's view of the world.
@@ -39,6 +44,10 @@ pub struct Session {
     identity: Identity,
     /// Whether this process has seen to `core.fsync` already.
     fsync_seen_to: Cell<bool>,
+    /// The way to the remote that decides, if one does.
+    authority: Option<Link>,
+    /// Records stay here for now (`--offline`).
+    is_offline: bool,
 }
 
 impl Session {
@@ -73,16 +82,82 @@ impl Session {
             email: git_safe(&store.user_email().unwrap_or_default(), &fallback()),
         };
         let fsync_seen_to = Cell::new(config.fsync_is_set || config.durability == Durability::Process);
-        Ok(Session { store, config, clock: SystemClock::new(), agent, out, identity, fsync_seen_to })
+        let authority = config.remote.as_ref().map(|remote| link(&store, &config, remote, true));
+        let is_offline = caller.is_offline;
+        Ok(Session {
+            store,
+            config,
+            clock: SystemClock::new(),
+            agent,
+            out,
+            identity,
+            fsync_seen_to,
+            authority,
+            is_offline,
+        })
+    }
+
+    /// The way to the remote that decides, if one does.
+    pub fn authority(&self) -> Option<&Link> {
+        self.authority.as_ref()
+    }
+
+    /// Whether what is recorded stays here for now.
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
+    }
+
+    /// The way to a remote: the one that decides, or another one of this repository.
+    ///
+    /// # Errors
+    /// `Usage` where there is no such remote, `Unusable` where it cannot be used.
+    pub fn link_to(&self, remote: &str) -> Result<Link> {
+        check_remote(&self.store, remote)?;
+        let is_authority = self.config.remote.as_deref().is_none_or(|authority| authority == remote);
+        Ok(link(&self.store, &self.config, remote, is_authority))
     }
 
     /// The ledger, for reading.
     pub fn ledger(&self) -> Ledger<'_> {
-        Ledger { store: &self.store, clock: &self.clock, identity: &self.identity, agent: &self.agent }
+        Ledger {
+            store: &self.store,
+            clock: &self.clock,
+            identity: &self.identity,
+            agent: &self.agent,
+            reach: Reach::Alone,
+        }
     }
 
-    /// The ledger, for writing: the first write makes git's own maintenance safe for it, and says so once.
-    pub fn writer(&self) -> Ledger<'_> {
+    /// The ledger, for writing; where a remote decides, through that. The first write makes git's own maintenance safe for
+    /// the ledger, and says so once.
+    ///
+    /// # Errors
+    /// `Usage` or `Unusable` where `pm.remote` names a remote that cannot be used.
+    pub fn writer(&self) -> Result<Ledger<'_>> {
+        Ok(Ledger { reach: self.reach()?, ..self.local_writer() })
+    }
+
+    /// The ledger, for finding what is to be written: where a remote decides, it is asked for what is not known here.
+    ///
+    /// # Errors
+    /// As [`Session::writer`].
+    pub fn finder(&self) -> Result<Ledger<'_>> {
+        Ok(Ledger { reach: self.reach()?, ..self.ledger() })
+    }
+
+    fn reach(&self) -> Result<Reach<'_>> {
+        Ok(match (&self.authority, self.is_offline) {
+            (None, _) => Reach::Alone,
+            (Some(_), true) => Reach::Provisional,
+            (Some(link), false) => {
+                check_remote(&self.store, &link.remote.name)?;
+                Reach::Through(link)
+            }
+        })
+    }
+
+    /// As [`Session::writer`], for what is recorded in this repository alone: the caller sees to the rest.
+    pub fn local_writer(&self) -> Ledger<'_> {
         if !self.fsync_seen_to.replace(true) {
             match Git::new(self.store.common_dir()).set_fsync_if_unset() {
                 Ok(true) => self.out.note(&format!(
@@ -120,6 +195,38 @@ impl Session {
     pub fn now(&self) -> i64 {
         self.clock.wall_seconds()
     }
+}
+
+/// Refuses a remote that pm cannot use: one that is not configured, or that is read and written at different places.
+fn check_remote(store: &GitStore, remote: &str) -> Result<()> {
+    let urls = store.config_strings(&format!("remote.{remote}.url"));
+    let Some(url) = urls.first() else {
+        let known = store.remotes();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(Error::Usage(format!(
+            "this repository has no remote '{remote}' (there are: {known}); `git remote add {remote} URL` adds one, `git config pm.remote NAME` names the one that decides"
+        )));
+    };
+    let different =
+        urls.iter().chain(&store.config_strings(&format!("remote.{remote}.pushurl"))).any(|other| other != url);
+    if different {
+        let reason = format!(
+            "the remote '{remote}' is read and written at different URLs, so what was pushed could not be read back; give the ledger a remote of its own with one URL: `git remote add ledger {url}`, `git config pm.remote ledger`"
+        );
+        return Err(Error::Store(crate::store::StoreError::Unusable { reason }));
+    }
+    Ok(())
+}
+
+fn link(store: &GitStore, config: &Config, remote: &str, is_authority: bool) -> Link {
+    let couriers = Couriers {
+        common_dir: store.common_dir().to_owned(),
+        git_dir: store.git_dir().to_owned(),
+        here: store.work_dir().unwrap_or_else(|| store.common_dir().to_owned()),
+        is_sha256: store.object_hash_len() == 32,
+    };
+    let address = Address { name: remote.to_owned(), prefix: config.ref_prefix.clone(), time: config.network_timeout };
+    Link { remote: Remote::new(address, couriers), state_dir: store.common_dir().join("pm"), is_authority }
 }
 
 /// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host

@@ -62,7 +62,7 @@ impl Args {
         let batch = read_batch(&session.ledger(), &queue, &input, what)?;
         let mut progress = session.out.progress("planning", batch.len());
         let mut built = |built| progress.set(built);
-        let batched = session.writer().create_all(&queue, &batch, self.accept_existing, &mut built);
+        let batched = session.writer()?.create_all(&queue, &batch, self.accept_existing, &mut built);
         drop(progress);
         let batched = batched?;
         for name in &batched.shadowed {

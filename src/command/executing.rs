@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::TaskArgs;
+use super::{TaskArgs, print_record};
 use crate::config::duration;
 use crate::error::Result;
 use crate::ledger::append::Appended;
@@ -33,10 +33,12 @@ impl Args {
     /// # Errors
     /// 6, 8, 11, 16, 17.
     pub fn run(&self, session: &Session) -> Result<()> {
-        let found = self.task.find(session, &session.ledger())?;
-        let appended = session.writer().append(found, Intent::Claim { ttl: self.ttl })?;
+        let found = self.task.find(session, &session.finder()?)?;
+        let appended = session.writer()?.append(found, Intent::Claim { ttl: self.ttl })?;
         let (id, record) = appended.last();
-        session.out.result(
+        print_record(
+            &session.out,
+            &appended,
             || {
                 let mut value = view::record(*id, record, &[]);
                 value["fence"] = json!(record.seq);

@@ -32,8 +32,8 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let claim = self.claim.named()?;
-        let found = self.task.find(session, &session.ledger())?;
-        let appended = session.writer().append(found, Intent::Finish { claim, done: !self.rejected, note })?;
+        let found = self.task.find(session, &session.finder()?)?;
+        let appended = session.writer()?.append(found, Intent::Finish { claim, done: !self.rejected, note })?;
         print_appended(&session.out, &appended, || {
             let how = if self.rejected { "rejected" } else { "finished" };
             format!("{how} {}", place(&appended.state))

@@ -30,8 +30,8 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let progress = self.progress.as_deref().map(|text| checked_value("the progress", text)).transpose()?;
         let claim = self.claim.named()?;
-        let found = self.task.find(session, &session.ledger())?;
-        let appended = session.writer().append(found, Intent::Heartbeat { claim, progress })?;
+        let found = self.task.find(session, &session.finder()?)?;
+        let appended = session.writer()?.append(found, Intent::Heartbeat { claim, progress })?;
         print_appended(&session.out, &appended, || {
             let how = if appended.coalesced { "another heartbeat of this claim was faster on" } else { "heartbeat on" };
             format!("{how} {} (seq {})", place(&appended.state), appended.state.seq)

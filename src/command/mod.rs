@@ -25,6 +25,7 @@ pub mod report;
 pub mod show;
 pub mod status;
 pub mod sweep;
+pub mod sync;
 pub mod verify;
 pub mod work;
 pub mod work_child;
@@ -40,7 +41,7 @@ use crate::id::{Queue, RecordId};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
-use crate::ledger::resolve::{Damage, place};
+use crate::ledger::resolve::{Damage, place, prefix};
 use crate::output::{Output, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::state::TaskState;
@@ -108,6 +109,14 @@ impl TextArgs {
     }
 }
 
+/// The prefixes of the refs of some queues; of all, where none is named.
+fn queue_prefixes(queues: &[Queue]) -> Vec<String> {
+    match queues {
+        [] => vec![prefix(None)],
+        queues => queues.iter().map(|queue| prefix(Some(queue))).collect(),
+    }
+}
+
 /// Reads a whole text file, or standard input for `-`.
 fn read_text(file: &str) -> Result<String> {
     let mut bytes = Vec::new();
@@ -128,6 +137,22 @@ fn print_appended(out: &Output, appended: &Appended, text: impl FnOnce() -> Stri
             value["coalesced"] = json!(true);
         }
         value
+    };
+    print_record(out, appended, value, text);
+}
+
+/// Prints what an append is worth: with an authority that was not asked, it may still lose.
+fn print_record(out: &Output, appended: &Appended, value: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
+    let value = || {
+        let mut value = value();
+        if appended.provisional {
+            value["provisional"] = json!(true);
+        }
+        value
+    };
+    let text = || match appended.provisional {
+        true => format!("{}\nprovisional: recorded here only; `pm sync` tells whether it holds", text()),
+        false => text(),
     };
     out.result(value, text);
 }

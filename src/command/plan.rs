@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::TextArgs;
+use super::{TextArgs, print_record};
 use crate::clock::Clock;
 use crate::config::duration;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ impl Args {
         let mut labels = self.labels.clone();
         labels.sort();
         labels.dedup();
-        let depends_on = self.dependencies(&session.ledger(), &queue, &slug)?;
+        let depends_on = self.dependencies(&session.finder()?, &queue, &slug)?;
         let task = Task {
             queue,
             slug,
@@ -77,11 +77,13 @@ impl Args {
             max_attempts: self.max_attempts,
             labels,
         };
-        let appended = session.writer().create(task, body)?;
+        let appended = session.writer()?.create(task, body)?;
         let [(task_id, task), (status_id, status)] = &appended.records[..] else {
             unreachable!("a creation is two records");
         };
-        session.out.result(
+        print_record(
+            &session.out,
+            &appended,
             || json!({"task": view::record(*task_id, task, &[]), "status": view::record(*status_id, status, &[])}),
             || format!("planned {} as task {task_id}", place(&appended.state)),
         );

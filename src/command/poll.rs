@@ -102,7 +102,7 @@ pub fn caller(agent: Option<&AgentId>) -> Result<Caller> {
         Some(agent) => agent.clone(),
         None => format!("poller@{}", hostname()).parse()?,
     };
-    Ok(Caller { agent: Some(agent), context: None })
+    Ok(Caller { agent: Some(agent), ..Caller::default() })
 }
 
 impl Args {

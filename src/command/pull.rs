@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
 use super::next::{Filter, task_json};
+use super::print_record;
 use crate::config::duration;
 use crate::error::{Error, Result};
 use crate::ledger::append::Appended;
@@ -78,7 +79,7 @@ impl Args {
                 return Err(error);
             }
             for (name, state) in runnable.tasks {
-                match session.writer().append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
+                match session.writer()?.append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
                     Ok(appended) => return Ok(Some(appended)),
                     Err(error) if was_taken(&error) && losses < self.max_retries => losses += 1,
                     // One task whose lock somebody holds does not keep the others from being worked on.
@@ -102,7 +103,9 @@ impl Args {
         }
         let name = crate::id::RefName::of_task(&state.task.queue, &state.task.slug);
         let task = task_json(session, &name, state)?;
-        session.out.result(
+        print_record(
+            &session.out,
+            appended,
             || {
                 json!({"task": task, "claim": view::record(*claim, record, &[]), "fence": state.seq,
                        "lease_ms": lease_ms(session, state)})

@@ -32,13 +32,13 @@ impl Args {
     /// 6, 8, 16, 17.
     pub fn run(&self, session: &Session) -> Result<()> {
         let reason = self.reason.as_deref().map(|text| checked_value("the reason", text)).transpose()?;
-        let found = self.task.find(session, &session.ledger())?;
+        let found = self.task.find(session, &session.finder()?)?;
         let intent = match self.if_tip {
             Some(observed) => Intent::Sweep { observed, reason, max_attempts: session.config.max_attempts },
             None => Intent::Reclaim { claim: None, reason },
         };
         let holder = found.state.claim().map(|claim| claim.holder);
-        let appended = session.writer().append(found, intent)?;
+        let appended = session.writer()?.append(found, intent)?;
         print_appended(&session.out, &appended, || {
             let from = holder.map_or(String::new(), |holder| format!(" from {holder}"));
             let rejected = appended.state.phase() == Some(Phase::Rejected);

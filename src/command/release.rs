@@ -29,8 +29,8 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let reason = self.reason.as_deref().map(|text| checked_value("the reason", text)).transpose()?;
         let claim = self.claim.named()?;
-        let found = self.task.find(session, &session.ledger())?;
-        let appended = session.writer().append(found, Intent::Release { claim, reason })?;
+        let found = self.task.find(session, &session.finder()?)?;
+        let appended = session.writer()?.append(found, Intent::Release { claim, reason })?;
         print_appended(&session.out, &appended, || format!("released {}", place(&appended.state)));
         Ok(())
     }

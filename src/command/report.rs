@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{ClaimArgs, TaskArgs, TextArgs};
+use super::{ClaimArgs, TaskArgs, TextArgs, print_record};
 use crate::error::{Error, Result};
 use crate::id::{Oid, shown};
 use crate::ledger::resolve::place;
@@ -49,8 +49,8 @@ impl Args {
         let claim = self.claim.named()?;
         let commit = self.commit.as_deref().map(|rev| work(session, rev)).transpose()?;
         let files = self.files()?;
-        let ledger = session.writer();
-        let found = self.task.find(session, &ledger)?;
+        let ledger = session.writer()?;
+        let found = self.task.find(session, &session.finder()?)?;
         let mut report = Report { title, commit, synthetic: false, attachments: None };
         if !files.is_empty() {
             // A refused report leaves no files behind.
@@ -65,7 +65,9 @@ impl Args {
         let (id, record) = appended.last();
         let mut names: Vec<_> = files.into_iter().map(|(name, _)| name).collect();
         names.sort();
-        session.out.result(
+        print_record(
+            &session.out,
+            &appended,
             || {
                 let mut value = view::record(*id, record, &names);
                 value["attributes"]["attachments"] = json!(names);

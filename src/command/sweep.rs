@@ -91,7 +91,7 @@ impl Args {
     }
 
     fn once(&self, session: &Session, prefix: &str, terms: &Terms) -> Result<Outcome> {
-        let ledger = if self.dry_run { session.ledger() } else { session.writer() };
+        let ledger = if self.dry_run { session.ledger() } else { session.writer()? };
         ledger.sweep(prefix, &session.state_dir(), terms, &|| false)
     }
 }

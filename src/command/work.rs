@@ -108,7 +108,7 @@ impl Args {
         };
         desk::sweep_texts(session);
         // Sees to core.fsync, so that the agents need not, each for itself.
-        session.writer();
+        session.local_writer();
         let mut display = Display::new(&session.out, &agents);
         orders.is_watched = display.is_live();
         let redraw = display.is_live().then_some(REDRAW);

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use super::Ledger;
 use super::find::Found;
 use super::graph::Dependencies;
 use super::resolve::place;
+use super::{Ledger, Reach};
 use crate::commit::Commit;
 use crate::error::{Error, Result};
-use crate::id::{Oid, RecordId, RefName};
+use crate::id::{Oid, RecordId, RefName, TASKS};
 use crate::protocol::apply;
 use crate::protocol::codec::{self, DecodeError};
 use crate::protocol::decide::{self, Draft, Facts, Intent};
@@ -38,6 +38,8 @@ pub struct Appended {
     pub records: Vec<(RecordId, Record)>,
     /// Nothing was written: another heartbeat of the same claim got in first, which is all a heartbeat wants.
     pub coalesced: bool,
+    /// Recorded here only, while an authority decides: it may still lose.
+    pub provisional: bool,
 }
 
 impl Appended {
@@ -59,7 +61,7 @@ impl Ledger<'_> {
         let facts = Facts { agent: self.agent, unmet: &[] };
         match decide::decide(&found.state, intent, &facts) {
             Ok(_) => Ok(()),
-            Err(refusal) => Err(Error::Refused { task: found.state.id, place: place(&found.state), refusal }),
+            Err(refusal) => Err(refused(&found.state, refusal)),
         }
     }
 
@@ -68,32 +70,18 @@ impl Ledger<'_> {
     /// # Errors
     /// What a rule says (nothing was written), `RaceLost` after too many lost races, or what the store says.
     pub fn append(&self, found: Found, mut intent: Intent) -> Result<Appended> {
+        if let Reach::Through(authority) = self.reach {
+            return authority.append(self, found, intent);
+        }
         let Found { name, state: first } = found;
         let was_new = first.phase() == Some(Phase::New);
-        let (task, task_place) = (first.id, place(&first));
-        let refused = |refusal| Error::Refused { task, place: task_place.clone(), refusal };
         let mut state = first;
         for attempt in 0..ATTEMPTS_MAX {
-            let dependencies = match (&intent, state.phase()) {
-                (Intent::Claim { .. }, Some(Phase::New)) => self.dependencies(&state.task.depends_on)?,
-                _ => Dependencies::default(),
-            };
-            let facts = Facts { agent: self.agent, unmet: &dependencies.unmet };
-            let drafts = match decide::decide(&state, &intent, &facts) {
-                Ok(drafts) => drafts,
-                // Free when it was looked at, and taken since: that is a lost race, not a wrong phase.
-                Err(Refusal::WrongPhase { verb: Verb::Claim, held, .. }) if was_new && attempt > 0 => {
-                    return Err(refused(Refusal::RaceLost { held }));
-                }
-                Err(refusal) => return Err(refused(refusal)),
-            };
-            if let Some(claim) = state.claim() {
-                intent.pin(claim.id);
-            }
+            let Decided { drafts, relied_on } = self.decide(&state, &mut intent, was_new && attempt > 0)?;
             let tip = state.tip;
             let (after, records) = self.write(Some(state), drafts)?;
-            match self.swap(&name, tip, after.tip, &dependencies)? {
-                Swap::Done => return Ok(Appended { state: after, records, coalesced: false }),
+            match self.swap(&name, tip, after.tip, &relied_on)? {
+                Swap::Done => return Ok(self.appended(after, records)),
                 Swap::HeadMoved { .. } => {}
             }
             state = self.state(&name)?.ok_or_else(|| vanished(&name, tip))?;
@@ -102,12 +90,44 @@ impl Ledger<'_> {
             }
             pause(attempt);
         }
+        Err(self.outraced(&state))
+    }
+
+    /// Decides an intent, and pins it to the claim that it was decided against. `was_free`: the task was new when it was
+    /// first looked at, and that has changed since.
+    pub(crate) fn decide(&self, state: &TaskState, intent: &mut Intent, was_free: bool) -> Result<Decided> {
+        let relied_on = match (&*intent, state.phase()) {
+            (Intent::Claim { .. }, Some(Phase::New)) => self.dependencies(&state.task.depends_on)?,
+            _ => Dependencies::default(),
+        };
+        let facts = Facts { agent: self.agent, unmet: &relied_on.unmet };
+        let drafts = decide::decide(state, intent, &facts).map_err(|refusal| match refusal {
+            // Free when it was looked at, and taken since: that is a lost race, not a wrong phase.
+            Refusal::WrongPhase { verb: Verb::Claim, held, .. } if was_free => {
+                refused(state, Refusal::RaceLost { held })
+            }
+            refusal => refused(state, refusal),
+        })?;
+        if let Some(claim) = state.claim() {
+            intent.pin(claim.id);
+        }
+        Ok(Decided { drafts, relied_on })
+    }
+
+    /// What is said after too many lost races.
+    pub(crate) fn outraced(&self, state: &TaskState) -> Error {
         let held = state.claim().map(|claim| HeldBy {
             yours: claim.holder == *self.agent,
             holder: claim.holder,
             claim: claim.id,
         });
-        Err(refused(Refusal::RaceLost { held }))
+        refused(state, Refusal::RaceLost { held })
+    }
+
+    /// Records that were just put in place.
+    pub(crate) fn appended(&self, state: TaskState, records: Vec<(RecordId, Record)>) -> Appended {
+        let provisional = matches!(self.reach, Reach::Provisional);
+        Appended { state, records, coalesced: false, provisional }
     }
 
     /// Creates a task: both of its first records, with one creation of its ref.
@@ -115,30 +135,44 @@ impl Ledger<'_> {
     /// # Errors
     /// `SlugTaken`, naming the task that has the slug.
     pub fn create(&self, task: Task, body: Option<String>) -> Result<Appended> {
+        if let Reach::Through(authority) = self.reach {
+            return authority.create(self, task, body);
+        }
         let name = RefName::of_task(&task.queue, &task.slug);
-        let taken =
-            |state: TaskState| Error::SlugTaken { place: place(&state), task: state.id, differs: String::new() };
         // Only a courtesy that saves objects: the compare-and-swap below decides.
         if let Some(state) = self.state(&name)? {
-            return Err(taken(state));
+            return Err(slug_taken(&state));
         }
-        let (after, records) = self.write(None, decide::creation(self.agent, task, body).into())?;
+        let (after, records) = self.write_creation(task, body)?;
         let absent = || Ok(self.store.tip(&name)?.is_none());
         let swap = match self.store.lock_while(&[(name.shard(), Mode::Exclusive)], &absent)? {
             Some(held) => self.store.compare_and_swap(&held, &name, None, after.tip.0)?,
             None => Swap::HeadMoved { actual: self.store.tip(&name)? },
         };
         match swap {
-            Swap::Done => Ok(Appended { state: after, records, coalesced: false }),
+            Swap::Done => Ok(self.appended(after, records)),
             Swap::HeadMoved { .. } => {
                 let winner = self.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
-                Err(taken(winner))
+                Err(slug_taken(&winner))
             }
         }
     }
 
+    /// Writes both records of a new task.
+    pub(crate) fn write_creation(
+        &self,
+        task: Task,
+        body: Option<String>,
+    ) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
+        self.write(None, decide::creation(self.agent, task, body).into())
+    }
+
     /// Writes drafts on top of `state` as loose commits, in the place of those that lost their race.
-    fn write(&self, state: Option<TaskState>, drafts: Vec<Draft>) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
+    pub(crate) fn write(
+        &self,
+        state: Option<TaskState>,
+        drafts: Vec<Draft>,
+    ) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
         self.store.discard_commits();
         let mut records = Vec::with_capacity(drafts.len());
         let put = |commit: &Commit| Ok(self.store.write_commit(commit)?);
@@ -202,25 +236,59 @@ impl Ledger<'_> {
     }
 
     /// A heartbeat that lost to another heartbeat of the same claim has what it wanted.
-    fn coalesce(&self, name: &RefName, intent: &Intent, state: &TaskState) -> Result<Option<Appended>> {
+    pub(crate) fn coalesce(&self, name: &RefName, intent: &Intent, state: &TaskState) -> Result<Option<Appended>> {
         let Intent::Heartbeat { claim: Some(pinned), .. } = intent else { return Ok(None) };
         if state.claim().map(|claim| claim.id) != Some(*pinned) || state.heartbeat != Some(state.tip) {
             return Ok(None);
         }
         let record = self.record(name, state.tip)?;
         debug_assert!(matches!(record.content, Content::Heartbeat(_)));
-        Ok(Some(Appended { state: state.clone(), records: vec![(state.tip, record)], coalesced: true }))
+        Ok(Some(Appended { coalesced: true, ..self.appended(state.clone(), vec![(state.tip, record)]) }))
+    }
+
+    /// Moves a ref without deciding anything: for what was decided elsewhere and judged by the caller.
+    pub(crate) fn move_ref(&self, name: &RefName, expected: Option<RecordId>, new: RecordId) -> Result<Swap> {
+        let held = self.store.lock(&[(name.shard(), Mode::Exclusive)])?;
+        Ok(self.store.compare_and_swap(&held, name, expected.map(|tip| tip.0), new.0)?)
+    }
+
+    /// Removes a ref that only this machine has.
+    pub(crate) fn drop_ref(&self, name: &RefName, expected: RecordId) -> Result<Swap> {
+        assert!(!name.as_str().starts_with(TASKS), "the ref of a task is never removed");
+        let held = self.store.lock(&[(name.shard(), Mode::Exclusive)])?;
+        Ok(self.store.delete(&held, name, expected.0)?)
+    }
+
+    /// Gives a record that others made its place in a chain of ours: written as an object, no ref moves.
+    pub(crate) fn rewrite(&self, record: &Record) -> Result<RecordId> {
+        Ok(RecordId(self.store.write_commit(&codec::encode(record, self.committer()))?))
     }
 }
 
+/// What a decision came to.
+pub(crate) struct Decided {
+    /// The records.
+    pub drafts: Vec<Draft>,
+    /// Which other tasks it relied on.
+    pub relied_on: Dependencies,
+}
+
+pub(crate) fn refused(state: &TaskState, refusal: Refusal) -> Error {
+    Error::Refused { task: state.id, place: place(state), refusal }
+}
+
+pub(crate) fn slug_taken(state: &TaskState) -> Error {
+    Error::SlugTaken { place: place(state), task: state.id, differs: String::new() }
+}
+
 /// A task's ref was there a moment ago: nobody but an operator or a stray prune removes refs of the ledger.
-fn vanished(name: &RefName, tip: RecordId) -> Error {
+pub(crate) fn vanished(name: &RefName, tip: RecordId) -> Error {
     let found = "the ref vanished while a record was being appended".to_owned();
     Error::Damaged { name: name.clone(), commit: tip, found }
 }
 
 /// Waits a random while that grows with the number of lost races, so that the losers come back one by one.
-fn pause(attempt: u32) {
+pub(crate) fn pause(attempt: u32) {
     let ceiling = PAUSE_MAX_US.min(200 << attempt.min(7));
     let micros = getrandom::u64().map_or(ceiling, |random| random % ceiling);
     std::thread::sleep(Duration::from_micros(micros));

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Ledger;
 use super::resolve::{place, prefix};
+use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{Oid, Queue, RecordId, RefName, Slug, TaskId};
 use crate::protocol::decide;
@@ -75,6 +75,9 @@ impl Ledger<'_> {
     ) -> Result<Batched> {
         let order = topological(batch)?;
         for _ in 0..ATTEMPTS_MAX {
+            if let Reach::Through(authority) = self.reach {
+                authority.catch_up(self, &prefix(Some(queue)))?;
+            }
             if let Some(batched) = self.try_create_all(queue, batch, &order, accept_existing, progress)? {
                 return Ok(batched);
             }
@@ -168,11 +171,16 @@ impl Ledger<'_> {
             return Ok(Some(Batched { placed, shadowed: Vec::new() }));
         }
         pack.finish()?;
+        if let Reach::Through(authority) = self.reach
+            && !authority.publish(self, &refs)?
+        {
+            return Ok(None);
+        }
         Ok(self.publish(&mut refs)?.map(|shadowed| Batched { placed, shadowed }))
     }
 
     /// Publishes the refs under all their shard locks; `None` when some are taken.
-    fn publish(&self, refs: &mut [(RefName, Oid)]) -> Result<Option<Vec<RefName>>> {
+    pub(crate) fn publish(&self, refs: &mut [(RefName, Oid)]) -> Result<Option<Vec<RefName>>> {
         refs.sort();
         let shards: HashSet<u8> = refs.iter().map(|(name, _)| name.shard()).collect();
         let shards: Vec<_> = shards.into_iter().map(|shard| (shard, Mode::Exclusive)).collect();

@@ -3,10 +3,10 @@
 //! Tried in this order: the full id, `<queue>/<slug>`, an exact slug in the queue, a prefix of four or more
 //! digits that is unique among the tasks of the ledger. Nothing ever matches a substring.
 
-use super::Ledger;
 use super::resolve::place;
+use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{NameError, Oid, Queue, RecordId, RefName, Slug, TaskId, shown};
+use crate::id::{NameError, Oid, Queue, RecordId, RefName, Slug, TASKS, TaskId, shown};
 use crate::protocol::codec;
 use crate::protocol::record::{Content, Record};
 use crate::protocol::state::TaskState;
@@ -25,11 +25,22 @@ pub struct Found {
 }
 
 impl Ledger<'_> {
-    /// Finds the task that `asked` names; a bare slug is looked up in `queue`.
+    /// Finds the task that `asked` names; a bare slug is looked up in `queue`. What is not known here may be at the
+    /// authority, if the ledger reaches so far.
     ///
     /// # Errors
     /// `UnknownTask`, with the candidates where there are several.
     pub fn find(&self, asked: &str, queue: &Queue) -> Result<Found> {
+        match (self.find_here(asked, queue), self.reach) {
+            (Err(Error::UnknownTask { candidates, .. }), Reach::Through(authority)) if candidates.is_empty() => {
+                authority.catch_up(self, TASKS)?;
+                self.find_here(asked, queue)
+            }
+            (found, _) => found,
+        }
+    }
+
+    fn find_here(&self, asked: &str, queue: &Queue) -> Result<Found> {
         let mut no_id = None;
         if let Ok(id) = asked.parse::<Oid>() {
             match self.find_by_id(asked, TaskId(id)) {

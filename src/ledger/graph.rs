@@ -57,7 +57,7 @@ impl Ledger<'_> {
     }
 
     /// The ref that a task id leads to, in one object read.
-    fn ref_of(&self, id: TaskId) -> Result<Option<RefName>> {
+    pub(crate) fn ref_of(&self, id: TaskId) -> Result<Option<RefName>> {
         let commit = match self.store.read_commit(id.0) {
             Ok(commit) => commit,
             Err(StoreError::Missing { .. } | StoreError::Damaged { .. }) => return Ok(None),

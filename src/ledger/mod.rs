@@ -7,6 +7,7 @@
 //! and `log` read whole chains.
 
 pub mod append;
+pub mod authority;
 pub mod batch;
 pub mod chain;
 pub mod find;
@@ -18,6 +19,7 @@ pub mod runnable;
 pub mod sweep;
 pub mod verify;
 
+pub use self::authority::Authority;
 use crate::clock::Clock;
 use crate::commit::Signature;
 use crate::error::{Error, Result};
@@ -45,6 +47,19 @@ pub struct Ledger<'a> {
     pub identity: &'a Identity,
     /// Who acts.
     pub agent: &'a AgentId,
+    /// Who decides, where the ledger is shared between machines.
+    pub reach: Reach<'a>,
+}
+
+/// How far a record must get before it counts.
+#[derive(Clone, Copy)]
+pub enum Reach<'a> {
+    /// The ledger is in this repository alone.
+    Alone,
+    /// There is an authority, which decides about every record.
+    Through(&'a dyn Authority),
+    /// There is an authority, and it is not asked: what is recorded here is provisional until a sync.
+    Provisional,
 }
 
 impl Ledger<'_> {

@@ -225,7 +225,11 @@ impl<'a> Poller<'a> {
                 return;
             }
             let stop = || self.signal.came();
-            match self.session.writer().sweep(&prefix, &self.session.state_dir(), &terms, &stop) {
+            match self
+                .session
+                .writer()
+                .and_then(|ledger| ledger.sweep(&prefix, &self.session.state_dir(), &terms, &stop))
+            {
                 Ok(outcome) => self.note_sweep(&outcome, cycle),
                 Err(error) => self.fail(cycle, format!("the sweep failed: {error}")),
             }

@@ -134,6 +134,15 @@ impl GitStore {
         keys.into_iter().collect()
     }
 
+    /// The names of the remotes that are configured, sorted.
+    pub fn remotes(&self) -> Vec<String> {
+        let snapshot = self.repo.config_snapshot();
+        let sections = snapshot.plumbing().sections_by_name("remote").into_iter().flatten();
+        let names: BTreeSet<_> =
+            sections.filter_map(|section| section.header().subsection_name().map(ToString::to_string)).collect();
+        names.into_iter().collect()
+    }
+
     /// Name and email that git would put into a commit's committer line. `None` without a name; without an email it
     /// is `pm@<hostname>`.
     pub fn committer(&self) -> Option<(String, String)> {
@@ -280,6 +289,15 @@ impl Store for GitStore {
             self.care_for_written(name)?;
         }
         Ok(swap)
+    }
+
+    fn delete(&self, held: &lock::Held, name: &RefName, expected: Oid) -> Result<Swap, StoreError> {
+        assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
+        self.refs.delete(name, expected, self.durability)
+    }
+
+    fn make_durable(&self, ids: &[Oid]) -> Result<(), StoreError> {
+        self.objects.make_durable(ids)
     }
 
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {

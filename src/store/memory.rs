@@ -180,6 +180,20 @@ impl Store for MemoryStore {
         Ok(Swap::Done)
     }
 
+    fn delete(&self, held: &Held, name: &RefName, expected: Oid) -> Result<Swap, StoreError> {
+        assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
+        let actual = self.tip(name)?;
+        if actual != Some(expected) {
+            return Ok(Swap::HeadMoved { actual });
+        }
+        self.force(name, None);
+        Ok(Swap::Done)
+    }
+
+    fn make_durable(&self, _ids: &[Oid]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn publish(&self, held: &Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError> {
         assert!(refs.iter().all(|(name, _)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
         self.before_swap()?;

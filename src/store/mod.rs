@@ -243,6 +243,14 @@ pub trait Store {
         new: Oid,
     ) -> Result<Swap, StoreError>;
 
+    /// Removes one ref that is at `expected`. After a power cut it may be back.
+    ///
+    /// The caller holds the ref's shard exclusively (`held`), which is asserted.
+    fn delete(&self, held: &lock::Held, name: &RefName, expected: Oid) -> Result<Swap, StoreError>;
+
+    /// Makes objects durable that another program wrote into this store, as far as [`Durability`] asks.
+    fn make_durable(&self, ids: &[Oid]) -> Result<(), StoreError>;
+
     /// Creates many refs with one rename, durably: all or nothing, whatever is killed when. The caller holds
     /// every shard of `refs` exclusively.
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError>;

@@ -103,7 +103,7 @@ impl<'a> Holding<'a> {
     fn append(&mut self, intent: &Intent) -> Result<Appended, Unrecorded> {
         let sent_ms = since_boot_ms();
         let found = Found { name: self.taken.name.clone(), state: self.state.clone() };
-        match self.session.writer().append(found, intent.clone()) {
+        match self.session.writer().and_then(|ledger| ledger.append(found, intent.clone())) {
             Ok(appended) => {
                 self.renewal.succeeded(sent_ms, random());
                 self.state = appended.state.clone();
@@ -118,7 +118,7 @@ impl<'a> Holding<'a> {
         let why = error.to_string();
         let is_refused =
             matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });
-        let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }));
+        let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }) | Error::AnswerLost { .. });
         if !is_refused && !is_unsure {
             return Unrecorded::Failed(why);
         }

@@ -224,7 +224,7 @@ impl Supply {
         let wanted = self.terms.ttl.or(state.task.ttl).unwrap_or(session.config.ttl);
         let ttl = Ttl::from_ms(wanted.ms().max(TTL_MIN_MS)).unwrap_or(wanted);
         let (task, sent_ms) = (state.id, since_boot_ms());
-        match session.writer().append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
+        match session.writer()?.append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
             Ok(appended) => {
                 let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
                 let (claim, fence) = (appended.last().0, appended.last().1.seq);

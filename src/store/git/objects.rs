@@ -168,6 +168,38 @@ impl Objects {
         Ok(())
     }
 
+    /// Makes durable what another program (a `git fetch`) wrote: loose files with the directories that name them, and the
+    /// directory of packs for what is in one. What is in a pack, git has synced itself.
+    pub(super) fn make_durable(&self, ids: &[Oid]) -> Result<(), StoreError> {
+        if self.durability == Durability::Process {
+            return Ok(());
+        }
+        let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
+        for id in ids {
+            let path = self.reading.loose().object_path(&self.object_id(*id)?);
+            match fs::File::open(&path) {
+                Ok(file) => {
+                    durable::sync_file(&file, &path, self.durability)?;
+                    dirs.extend(path.parent().map(Path::to_owned));
+                    // git may just have made that directory.
+                    dirs.insert(self.dir().to_owned());
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => drop(dirs.insert(self.dir().join("pack"))),
+                Err(error) => return Err(durable::unreadable("open", &path)(error)),
+            }
+        }
+        // A `git gc` may remove a directory that has become empty: what was in it is in a pack then.
+        for dir in dirs {
+            match durable::sync_dir_io(&dir, self.durability) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(durable::unreadable("sync", &dir)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Drops the commits that wait for [`Objects::persist`].
     pub(super) fn discard_commits(&self) {
         self.nameless.take();

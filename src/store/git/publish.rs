@@ -32,26 +32,14 @@ impl Refs {
         }
         let [(first, _), ..] = new[..] else { return Ok(Publish::Done { shadowed: Vec::new() }) };
 
-        let _batch = lock::acquire_file(&self.batch_lock(), Mode::Exclusive, &mut Wait::new(self.patience))?;
-        let target = self.packed_path();
-        self.heal_packed()?;
-        let mut prepared = Prepared::create(self.batch_value(), lock_of(&target))?
-            .ok_or_else(|| durable::failed("create", &self.batch_value())(ErrorKind::AlreadyExists.into()))?;
-        prepared.link(self.patience, durability)?;
-
+        let packed = self.open_to_rewrite(durability)?;
         // Everything is read under the lock.
-        let old = match fs::read(&target) {
-            Err(error) if error.kind() == ErrorKind::NotFound => HEADER.to_vec(),
-            old => old.map_err(durable::unreadable("read", &target))?,
-        };
-        let (content, mut taken) = merge(&old, &new);
+        let (content, mut taken) = merge(&packed.old, &new);
         taken.extend(self.loose_among(&new)?.into_iter().map(|(name, _)| name.clone()));
         if !taken.is_empty() {
             return Ok(Publish::Taken { names: taken.into_iter().collect() });
         }
-        prepared.write(&content, durability)?;
-        prepared.sync(durability)?;
-        prepared.rename_over(&target)?;
+        packed.replace(&content, durability)?;
 
         let unknown = |source| StoreError::RecordedUnknown { name: first.clone(), source };
         durable::sync_dir_io(&self.common_dir, durability).map_err(unknown)?;
@@ -65,6 +53,32 @@ impl Refs {
             }
         }
         Ok(Publish::Done { shadowed })
+    }
+
+    /// Takes one ref out of packed-refs, durably, if it is there.
+    pub(super) fn unpack(&self, name: &RefName, durability: Durability) -> Result<(), StoreError> {
+        let packed = self.open_to_rewrite(durability)?;
+        let content = without(&packed.old, name);
+        if content.len() < packed.old.len() {
+            packed.replace(&content, durability)?;
+            durable::sync_dir(&self.common_dir, durability)?;
+        }
+        Ok(())
+    }
+
+    /// Locks packed-refs, against batches of pm and against git, and reads it.
+    fn open_to_rewrite(&self, durability: Durability) -> Result<PackedRefs, StoreError> {
+        let batch = lock::acquire_file(&self.batch_lock(), Mode::Exclusive, &mut Wait::new(self.patience))?;
+        let target = self.packed_path();
+        self.heal_packed()?;
+        let mut prepared = Prepared::create(self.batch_value(), lock_of(&target))?
+            .ok_or_else(|| durable::failed("create", &self.batch_value())(ErrorKind::AlreadyExists.into()))?;
+        prepared.link(self.patience, durability)?;
+        let old = match fs::read(&target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => HEADER.to_vec(),
+            old => old.map_err(durable::unreadable("read", &target))?,
+        };
+        Ok(PackedRefs { prepared, target, old, _batch: batch })
     }
 
     /// Removes what a batch that died left behind; a batch that is alive is left alone. One look if there is none.
@@ -115,6 +129,24 @@ impl Refs {
     }
 }
 
+/// packed-refs, locked to be replaced. Dropped, it stays as it is.
+struct PackedRefs {
+    // The lock of git is given back before that of pm.
+    prepared: Prepared,
+    target: PathBuf,
+    /// What is in it.
+    old: Vec<u8>,
+    _batch: fs::File,
+}
+
+impl PackedRefs {
+    fn replace(mut self, content: &[u8], durability: Durability) -> Result<(), StoreError> {
+        self.prepared.write(content, durability)?;
+        self.prepared.sync(durability)?;
+        self.prepared.rename_over(&self.target)
+    }
+}
+
 /// The names of the files in a directory, which need not exist.
 fn file_names(dir: &std::path::Path) -> io::Result<BTreeSet<String>> {
     let entries = match fs::read_dir(dir) {
@@ -137,7 +169,7 @@ fn file_names(dir: &std::path::Path) -> io::Result<BTreeSet<String>> {
 /// there already. `new` is sorted.
 fn merge(old: &[u8], new: &[&(RefName, Oid)]) -> (Vec<u8>, BTreeSet<RefName>) {
     let header_len = match old {
-        [b'#', ..] => old.iter().position(|&byte| byte == b'\n').map_or(old.len(), |end| end + 1),
+        [b'#', ..] => line_end(old, 0),
         _ => 0,
     };
     let (header, body) = old.split_at(header_len);
@@ -167,6 +199,21 @@ fn merge(old: &[u8], new: &[&(RefName, Oid)]) -> (Vec<u8>, BTreeSet<RefName>) {
         push_line(&mut content, name, *id);
     }
     (content, taken)
+}
+
+/// The text of a packed-refs file without one ref; all other lines stay as they are.
+fn without(old: &[u8], name: &RefName) -> Vec<u8> {
+    let header_len = match old {
+        [b'#', ..] => line_end(old, 0),
+        _ => 0,
+    };
+    let mut content = old[..header_len].to_vec();
+    for (other, lines) in records(&old[header_len..]) {
+        if other != name.as_str().as_bytes() {
+            content.extend_from_slice(lines);
+        }
+    }
+    content
 }
 
 fn push_line(content: &mut Vec<u8>, name: &RefName, id: Oid) {

@@ -115,6 +115,25 @@ impl Refs {
         Ok(Swap::Done)
     }
 
+    /// Removes a ref that is at `expected`: from packed-refs first, so that no older value shows through, then its loose
+    /// file. The caller holds the ref's shard exclusively.
+    pub(super) fn delete(&self, name: &RefName, expected: Oid, durability: Durability) -> Result<Swap, StoreError> {
+        self.check_name(name)?;
+        self.heal_batch()?;
+        let target = self.path(name);
+        let mut prepared = self.prepare(name, &target)?;
+        prepared.link(self.patience, durability)?;
+        let actual = self.tip(name)?;
+        if actual != Some(expected) {
+            return Ok(Swap::HeadMoved { actual });
+        }
+        if self.packed_tip(name)?.is_some() {
+            self.unpack(name, durability)?;
+        }
+        durable::remove_if_there(&target).map_err(durable::failed("remove", &target))?;
+        Ok(Swap::Done)
+    }
+
     /// Makes the prepared file of the ref's shard, after healing what a dead pm left there.
     fn prepare(&self, name: &RefName, target: &Path) -> Result<Prepared, StoreError> {
         let value = self.locks.join(format!("{:02x}.value", name.shard()));
@@ -148,7 +167,7 @@ impl Refs {
         }
     }
 
-    fn packed_tip(&self, name: &RefName) -> Result<Option<Oid>, StoreError> {
+    pub(super) fn packed_tip(&self, name: &RefName) -> Result<Option<Oid>, StoreError> {
         let Some(packed) = self.open_packed()? else { return Ok(None) };
         let found = packed
             .try_find(name.as_str())

@@ -177,7 +177,7 @@ impl World {
     /// The ledger as this agent sees it.
     pub fn ledger<'a>(&'a self, store: &'a dyn Store, agent: &str) -> Ledger<'a> {
         let agent = self.agents.iter().find(|known| known.as_str() == agent).expect("an agent of this world");
-        Ledger { store, clock: &self.clock, identity: &self.identity, agent }
+        Ledger { store, clock: &self.clock, identity: &self.identity, agent, reach: Reach::Alone }
     }
 }
 

@@ -1,0 +1,168 @@
+//! `pm sync`: bring this ledger and a remote's together.
+
+use serde_json::{Value, json};
+
+use super::queue_prefixes;
+use crate::config::remote_name;
+use crate::error::{Error, Result};
+use crate::exit_code::ExitCode;
+use crate::id::{Queue, RefName};
+use crate::session::Session;
+use crate::sync::reconcile::Rebased;
+use crate::sync::run::Outcome;
+
+/// Bring this ledger and a remote's together
+///
+/// Fetches what others recorded, judges it, and pushes what was recorded here. Where both went on with one task, the
+/// first push wins: what the holder of a claim that still holds has recorded is put on top of it, everything else is kept
+/// under refs/pm-lost/ (`pm lost` lists it). Nothing is ever force-pushed. A task with something wrong is named and left
+/// alone; the others are brought together.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The remote; else pm.remote
+    #[arg(value_name = "REMOTE", value_parser = remote_name)]
+    remote: Option<String>,
+    /// Only this queue; may be given several times
+    #[arg(long, value_name = "QUEUE")]
+    queue: Vec<Queue>,
+    /// Show what would be done, and move nothing here or there
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Args {
+    /// Synchronises.
+    ///
+    /// # Errors
+    /// 18 where the remote cannot be used, 20 where it cannot be reached.
+    pub fn run(&self, session: &Session) -> Result<ExitCode> {
+        if session.is_offline() {
+            return Err(Error::Usage("a sync cannot be offline".to_owned()));
+        }
+        let remote = self.remote.as_ref().or(session.config.remote.as_ref()).ok_or_else(|| {
+            Error::Usage(
+                "which remote? None is named, and pm.remote is not set: `pm sync REMOTE`, or `pm init --remote REMOTE` makes one the authority"
+                    .to_owned(),
+            )
+        })?;
+        let link = session.link_to(remote)?;
+        let prefixes = queue_prefixes(&self.queue);
+        let never = || false;
+        let (outcome, pushed) = if self.dry_run {
+            let (outcome, ahead) = link.plan(&session.ledger(), &prefixes, &never)?;
+            (outcome, ahead)
+        } else {
+            let progress = std::cell::RefCell::new(None);
+            let tell = |what: &'static str, done: usize, total: usize| {
+                let mut progress = progress.borrow_mut();
+                progress.get_or_insert_with(|| session.out.progress(what, total)).set(done);
+            };
+            let mut outcome = link.sync(&session.local_writer(), &prefixes, &never, &tell)?;
+            let pushed = std::mem::take(&mut outcome.pushed);
+            (outcome, pushed)
+        };
+        session.out.result(
+            || to_json(&outcome, &pushed, remote, self.dry_run),
+            || to_text(&outcome, &pushed, remote, self.dry_run),
+        );
+        Ok(code(&outcome))
+    }
+}
+
+/// Damage before anything else: it needs somebody's eyes.
+fn code(outcome: &Outcome) -> ExitCode {
+    if !outcome.troubles.is_empty() || !outcome.damaged.is_empty() {
+        ExitCode::Damaged
+    } else if !outcome.refused.is_empty() || !outcome.raced.is_empty() || !outcome.unknown.is_empty() {
+        ExitCode::Unreachable
+    } else {
+        ExitCode::Done
+    }
+}
+
+fn place(name: &RefName) -> String {
+    name.task().map_or_else(|_| name.to_string(), |(queue, slug)| format!("{queue}/{slug}"))
+}
+
+fn rebased_json(name: &RefName, rebased: &Rebased) -> Value {
+    let fates: Vec<_> = rebased
+        .fates
+        .iter()
+        .map(|fate| match &fate.outcome {
+            Ok(now) => json!({"record": fate.record, "what": fate.what, "agent": fate.agent, "kept_as": now}),
+            Err(why) => json!({"record": fate.record, "what": fate.what, "agent": fate.agent, "lost": why}),
+        })
+        .collect();
+    json!({"ref": name, "tip": rebased.state.tip, "records": fates})
+}
+
+fn to_json(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -> Value {
+    let taken: Vec<_> = outcome.taken.iter().map(|(name, records)| json!({"ref": name, "records": records})).collect();
+    let rebased: Vec<_> = outcome.rebased.iter().map(|(name, rebased)| rebased_json(name, rebased)).collect();
+    let mut left: Vec<_> =
+        outcome.troubles.iter().map(|(name, trouble)| json!({"ref": name, "found": trouble.to_string()})).collect();
+    left.extend(outcome.damaged.iter().map(|(name, error)| json!({"ref": name, "found": error.to_string()})));
+    let refused: Vec<_> = outcome.refused.iter().map(|(name, why)| json!({"ref": name, "found": why})).collect();
+    json!({
+        "remote": remote,
+        "tasks": outcome.listed,
+        "taken": taken,
+        "pushed": pushed,
+        "rebased": rebased,
+        "left_alone": left,
+        "refused": refused,
+        "raced": outcome.raced,
+        "unknown": outcome.unknown,
+        "strangers": outcome.strangers,
+        "dry_run": dry_run,
+    })
+}
+
+/// So many tasks are named one by one.
+const NAMED: usize = 20;
+
+fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -> String {
+    let would = if dry_run { "would be " } else { "" };
+    let mut lines = Vec::new();
+    for (name, rebased) in &outcome.rebased {
+        let lost: Vec<_> = rebased.fates.iter().filter_map(|fate| Some((fate, fate.outcome.as_ref().err()?))).collect();
+        let kept = rebased.fates.len() - lost.len();
+        lines.push(format!(
+            "{}: {kept} records {would}put on top of the authority's, {} lost",
+            place(name),
+            lost.len()
+        ));
+        for (fate, why) in lost {
+            lines.push(format!("  {} by {} {would}lost: {why}", fate.what, fate.agent));
+        }
+    }
+    for (name, trouble) in &outcome.troubles {
+        lines.push(format!("{} was left alone: {trouble}", place(name)));
+    }
+    for (name, error) in &outcome.damaged {
+        lines.push(format!("{} was left alone: {error}", place(name)));
+    }
+    for (name, why) in outcome.refused.iter().take(NAMED) {
+        lines.push(format!("{} was refused by {remote}: {why}", place(name)));
+    }
+    if outcome.refused.len() > NAMED {
+        lines.push(format!("and {} more were refused", outcome.refused.len() - NAMED));
+    }
+    for name in &outcome.raced {
+        lines.push(format!("{} was moved by others each time: sync again", place(name)));
+    }
+    for name in &outcome.unknown {
+        lines.push(format!("{} was sent, but the answer was lost: sync again", place(name)));
+    }
+    for name in &outcome.strangers {
+        lines.push(format!("{name} at {remote} is no task's ref: left there"));
+    }
+    let taken: usize = outcome.taken.iter().map(|(_, records)| records).sum();
+    lines.push(format!(
+        "{} tasks at {remote}: {taken} records of {} tasks {would}taken, {} tasks {would}pushed",
+        outcome.listed,
+        outcome.taken.len(),
+        pushed.len()
+    ));
+    lines.join("\n")
+}

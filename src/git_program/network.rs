@@ -1,0 +1,253 @@
+//! git on its way to a remote and back.
+//!
+//! Each errand uses a git directory of its own, a *courier*: it shares the repository's objects and configuration, but
+//! has only the refs that the errand needs. So git neither reads nor advertises the thousands of refs of a large ledger,
+//! and no refspec, hook, shallow boundary or tracking ref of the repository has a say.
+//!
+//! What must never happen here: a wait without a bound; a ref of the repository is moved.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::LOOK;
+use crate::error::{Error, Result};
+use crate::id::{Oid, RefName};
+
+/// How long a git that was told to end may take before it is killed.
+const ENDING_MAX: Duration = Duration::from_secs(2);
+
+/// What of the environment reaches a git on an errand, of all that begins with `GIT_`: how to connect, which files
+/// configure it, and what it is to trace.
+const KEPT: [&str; 12] = [
+    "GIT_SSH",
+    "GIT_ASKPASS",
+    "GIT_CONFIG",
+    "GIT_TRACE",
+    "GIT_CURL",
+    "GIT_HTTP",
+    "GIT_SSL",
+    "GIT_PROXY",
+    "GIT_ALLOW_PROTOCOL",
+    "GIT_PROTOCOL_FROM_USER",
+    "GIT_EXEC_PATH",
+    "GIT_REDACT",
+];
+
+/// How a git on an errand ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Its exit code; `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained of.
+    pub stderr: String,
+    /// It did not end in time, or was not wanted any more, and was ended.
+    pub was_cut_off: bool,
+}
+
+/// How long an errand may take, and whether it is still wanted.
+#[derive(Clone, Copy)]
+pub struct Bounds<'a> {
+    /// At most so long.
+    pub time: Duration,
+    /// Asked again and again: on a yes, git is told to end.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// Where couriers are made, and for which repository.
+#[derive(Debug, Clone)]
+pub struct Couriers {
+    /// The directory that all worktrees share.
+    pub common_dir: PathBuf,
+    /// The git directory of this worktree.
+    pub git_dir: PathBuf,
+    /// Where relative URLs count from: the worktree, else the git directory.
+    pub here: PathBuf,
+    /// Whether object ids have 32 bytes.
+    pub is_sha256: bool,
+}
+
+/// A git directory for one errand. It is removed in the end; what a killed process leaves is swept after a day.
+#[derive(Debug)]
+pub struct Courier {
+    dir: PathBuf,
+    common_dir: PathBuf,
+    here: PathBuf,
+}
+
+impl Couriers {
+    /// Where they are.
+    pub fn dir(common_dir: &Path) -> PathBuf {
+        common_dir.join("pm").join("couriers")
+    }
+
+    /// Makes one that has these refs.
+    ///
+    /// # Errors
+    /// `Io` where its files cannot be written.
+    pub fn send(&self, refs: &[(RefName, Oid)]) -> Result<Courier> {
+        let random = getrandom::u64().unwrap_or_default();
+        let dir = Couriers::dir(&self.common_dir).join(format!("{}-{random:016x}", std::process::id()));
+        let courier = Courier { dir, common_dir: self.common_dir.clone(), here: self.here.clone() };
+        let failed = |error| Error::io(format!("making {}", courier.dir.display()))(error);
+        fs::create_dir_all(courier.dir.join("refs")).map_err(failed)?;
+        fs::write(courier.dir.join("HEAD"), "ref: refs/heads/none\n").map_err(failed)?;
+        fs::write(courier.dir.join("config"), self.config()).map_err(failed)?;
+        if !refs.is_empty() {
+            fs::write(courier.dir.join("packed-refs"), packed_refs(refs)).map_err(failed)?;
+        }
+        Ok(courier)
+    }
+
+    /// The configuration of a courier: the repository's, but for what makes it a repository of its own.
+    fn config(&self) -> String {
+        let format = if self.is_sha256 { "1\n[extensions]\n\tobjectFormat = sha256" } else { "0" };
+        let quoted = |path: PathBuf| path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        let (shared, own) = (quoted(self.common_dir.join("config")), quoted(self.git_dir.join("config.worktree")));
+        format!(
+            "[core]\n\trepositoryFormatVersion = {format}\n[include]\n\tpath = \"{shared}\"\n\tpath = \"{own}\"\n[core]\n\tbare = true\n\tlogAllRefUpdates = false\n"
+        )
+    }
+}
+
+/// The text of a packed-refs file.
+fn packed_refs(refs: &[(RefName, Oid)]) -> String {
+    let mut rows: Vec<_> = refs.iter().collect();
+    rows.sort();
+    rows.dedup_by(|a, b| a.0 == b.0);
+    let header = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
+    rows.into_iter().fold(header, |text, (name, id)| text + &format!("{id} {name}\n"))
+}
+
+impl Courier {
+    /// The object that one of its refs leads to after a fetch.
+    pub fn tip(&self, name: &str) -> Option<Oid> {
+        fs::read_to_string(self.dir.join(name)).ok()?.trim().parse().ok()
+    }
+
+    /// Runs git, which reads `input`.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run.
+    pub fn run(&self, args: &[String], input: &str, bounds: Bounds<'_>) -> Result<Ended> {
+        self.run_traced(args, input, bounds, None)
+    }
+
+    /// As [`Courier::run`], for a push: also tells whether git began to send anything. Before it starts the program that
+    /// packs what is sent, the other side has nothing that it could act on.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run.
+    pub fn run_push(&self, args: &[String], bounds: Bounds<'_>) -> Result<(Ended, bool)> {
+        let trace = self.dir.join("trace");
+        let ended = self.run_traced(args, "", bounds, Some(&trace))?;
+        // Without a trace nothing is known, so it counts as sent.
+        let has_sent = fs::read(&trace).map_or(true, |trace| trace.windows(14).any(|part| part == b"\"pack-objects\""));
+        Ok((ended, has_sent))
+    }
+
+    fn run_traced(&self, args: &[String], input: &str, bounds: Bounds<'_>, trace: Option<&Path>) -> Result<Ended> {
+        let what = format!("running git {}", args.first().map_or("", String::as_str));
+        let failed = |error| Error::io(what.clone())(error);
+        let mut child = self.command(args, trace).spawn().map_err(failed)?;
+        let started = Instant::now();
+        let (tell, told) = mpsc::channel();
+        if let (Some(mut pipe), input) = (child.stdin.take(), input.to_owned()) {
+            // A git that ends early does not read it all.
+            std::thread::spawn(move || pipe.write_all(input.as_bytes()));
+        }
+        let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+        let told_of_stdout = tell.clone();
+        let out = std::thread::spawn(move || {
+            let text = read_all(stdout.as_mut());
+            let _nobody_waits = told_of_stdout.send(());
+            text
+        });
+        let (tell_stderr, stderr_said) = mpsc::channel();
+        std::thread::spawn(move || tell_stderr.send(read_all(stderr.as_mut())));
+        let mut told_at: Option<Instant> = None;
+        let group = Pid::from_child(&child);
+        // git's own end closes its stdout. An ssh that it leaves behind for the next connection keeps stderr open.
+        let status = loop {
+            match told.recv_timeout(LOOK) {
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break child.wait().map_err(failed)?,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break status;
+            }
+            match told_at {
+                None if (bounds.stop)() || started.elapsed() > bounds.time => {
+                    let _ended_by_itself = kill_process_group(group, Signal::TERM);
+                    told_at = Some(Instant::now());
+                }
+                Some(at) if at.elapsed() > ENDING_MAX => {
+                    let _ended_by_itself = kill_process_group(group, Signal::KILL);
+                }
+                _ => {}
+            }
+        };
+        if told_at.is_some() {
+            // What git started may have outlived it.
+            let _ended_by_itself = kill_process_group(group, Signal::KILL);
+        }
+        let stdout =
+            if told_at.is_some() && !out.is_finished() { String::new() } else { out.join().unwrap_or_default() };
+        let stderr = stderr_said.recv_timeout(Duration::from_millis(200)).unwrap_or_default();
+        Ok(Ended { code: status.code(), stdout, stderr, was_cut_off: told_at.is_some() })
+    }
+
+    fn command(&self, args: &[String], trace: Option<&Path>) -> Command {
+        let mut command = super::program();
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GIT_") && !KEPT.iter().any(|kept| text.starts_with(kept)) {
+                command.env_remove(&name);
+            }
+        }
+        if let Some(trace) = trace {
+            command.env("GIT_TRACE2_EVENT", trace);
+        }
+        command
+            .env("GIT_OBJECT_DIRECTORY", self.common_dir.join("objects"))
+            // Nobody is there to be asked.
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("LC_ALL", "C")
+            .arg("--git-dir")
+            .arg(&self.dir)
+            .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"])
+            .args(["-c", "push.followTags=false", "-c", "push.gpgSign=false", "-c", "push.pushOption="])
+            .args(["-c", "submodule.recurse=false", "-c", "push.recurseSubmodules=no", "-c", "fetch.prune=false"])
+            .args(args)
+            .current_dir(&self.here)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A signal to the terminal's processes is for pm, which decides what comes of it.
+            .process_group(0);
+        command
+    }
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        // What stays is swept with other leftovers.
+        let _swept_later = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn read_all(pipe: Option<&mut impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        let _what_could_be_read = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,46 @@
+//! The authority, as the ledger sees it: the remote whose refs decide, when the ledger is shared between machines
+//! (design, section 7). `sync` implements it.
+
+use super::Ledger;
+use super::append::Appended;
+use super::find::Found;
+use crate::error::Result;
+use crate::id::{Oid, RefName};
+use crate::protocol::decide::Intent;
+use crate::protocol::record::Task;
+use crate::protocol::state::TaskState;
+
+/// Writes records so that they count everywhere, or not at all. Every method fails with `Unreachable` where nothing was
+/// sent, and with `AnswerLost` where a record was sent and its fate is not known.
+pub trait Authority {
+    /// Carries out an intent as [`Ledger::append`] does.
+    ///
+    /// # Errors
+    /// As [`Ledger::append`], and `Distrusted` where what the authority has cannot be believed.
+    fn append(&self, ledger: &Ledger<'_>, found: Found, intent: Intent) -> Result<Appended>;
+
+    /// Creates a task as [`Ledger::create`] does.
+    ///
+    /// # Errors
+    /// As [`Ledger::create`].
+    fn create(&self, ledger: &Ledger<'_>, task: Task, body: Option<String>) -> Result<Appended>;
+
+    /// Reads one task from the authority. `None` where it has no such task.
+    ///
+    /// # Errors
+    /// `Distrusted`.
+    fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>>;
+
+    /// Creates the refs of new tasks at the authority: all, or none where one of them exists (`false`). The caller
+    /// publishes them here. A batch whose answer was lost is simply planned again: what is there by then counts as done.
+    ///
+    /// # Errors
+    /// `Unreachable`, `AnswerLost`.
+    fn publish(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<bool>;
+
+    /// Brings everything here that the authority has, and takes it over where nothing speaks against it.
+    ///
+    /// # Errors
+    /// Failures of the system; what is wrong with single tasks does not stop it.
+    fn catch_up(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<()>;
+}

@@ -1,0 +1,17 @@
+//! One ledger on several machines: what is where, who decides, and how it gets there (design, section 7).
+//!
+//! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
+//! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
+//! - [`through`]: one record, written so that it counts everywhere. [`run`]: all tasks at once.
+//! - [`lost`]: what lost.
+//!
+//! Architecture invariant: nothing is force-pushed. A push names the value that it expects, and what it puts there
+//! descends from that.
+
+pub mod lost;
+pub mod reconcile;
+pub mod remote;
+pub mod report;
+pub mod run;
+pub mod settle;
+pub mod through;

@@ -1,0 +1,380 @@
+//! A synchronisation: every task of some queues, listed at the remote, compared, settled here and pushed.
+//!
+//! What must never happen here: one bad task keeps the others from being synchronised; a push that was not answered for
+//! counts as done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::reconcile::{Action, Rebased, reconcile};
+use super::remote::{Pushed, Update};
+use super::report::Verdict;
+use super::settle::{Change, Link, Settled, Trouble};
+use crate::error::{Error, Result};
+use crate::id::{Oid, PENDING, RecordId, RefName, TASKS};
+use crate::ledger::Ledger;
+use crate::ledger::append::pause;
+use crate::ledger::judge::judge;
+use crate::protocol::lease::Reading;
+use crate::store::StoreError;
+
+/// How often a synchronisation reads and pushes again what others moved meanwhile.
+const ROUNDS_MAX: u32 = 6;
+
+/// So many tasks go in one push. Some hosts fail at more; a batch that fails as a whole is halved.
+const BATCH: usize = 100;
+
+/// From so many new tasks on, their refs are published together.
+const PUBLISH_MIN: usize = 32;
+
+/// What a synchronisation did, or in a dry run would do.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Tasks at the remote.
+    pub listed: usize,
+    /// Tasks whose tip moved here, with the number of records that came.
+    pub taken: Vec<(RefName, usize)>,
+    /// Tasks whose records the remote took.
+    pub pushed: Vec<RefName>,
+    /// Tasks of which something was put on top of the remote's records, or lost.
+    pub rebased: Vec<(RefName, Box<Rebased>)>,
+    /// Tasks that were left alone.
+    pub troubles: Vec<(RefName, Trouble)>,
+    /// Tasks that the remote did not want, and what it said.
+    pub refused: Vec<(RefName, String)>,
+    /// Tasks that others kept moving.
+    pub raced: Vec<RefName>,
+    /// Tasks that were sent, with no answer.
+    pub unknown: Vec<RefName>,
+    /// Refs at the remote that are no tasks.
+    pub strangers: Vec<RefName>,
+    /// Tasks here that cannot be read.
+    pub damaged: Vec<(RefName, Error)>,
+    /// This machine's clock around the last listing of the remote.
+    pub reading: Option<Reading>,
+    /// Where each task is at the remote, as far as it is believed.
+    pub tips: BTreeMap<RefName, Oid>,
+}
+
+impl Outcome {
+    /// Whether every task is the same here and there.
+    pub fn is_level(&self) -> bool {
+        self.troubles.is_empty()
+            && self.refused.is_empty()
+            && self.raced.is_empty()
+            && self.unknown.is_empty()
+            && self.damaged.is_empty()
+    }
+}
+
+/// What is told while a synchronisation runs: what it is at, how many are done, and of how many.
+pub type Tell<'a> = &'a dyn Fn(&'static str, usize, usize);
+
+impl Link {
+    /// Synchronises all tasks below `prefixes`.
+    ///
+    /// # Errors
+    /// `Unreachable`, and failures of the system. What is wrong with single tasks is in the outcome.
+    pub fn sync(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+        tell: Tell<'_>,
+    ) -> Result<Outcome> {
+        let mut total = Outcome::default();
+        for round in 0..ROUNDS_MAX {
+            let (pulled, ahead) = self.pull(ledger, prefixes, stop)?;
+            total.absorb(pulled);
+            if ahead.is_empty() || stop() {
+                break;
+            }
+            let mut again = false;
+            let size = ahead.len();
+            for (place, batch) in ahead.chunks(BATCH).enumerate() {
+                tell("pushing", place * BATCH, size);
+                again |= self.push_batch(ledger, batch, &mut total, stop)?;
+            }
+            if !again {
+                break;
+            }
+            pause(round + 4);
+        }
+        Ok(total)
+    }
+
+    /// What a synchronisation would do, with nothing moved anywhere.
+    ///
+    /// # Errors
+    /// As [`Link::sync`].
+    pub fn plan(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(Outcome, Vec<RefName>)> {
+        let mut outcome = Outcome::default();
+        let mut ahead = Vec::new();
+        for (name, remote) in self.survey(ledger, prefixes, stop, &mut outcome)? {
+            let standing = match self.standing(ledger, &name, remote) {
+                Ok(Ok(standing)) => standing,
+                Ok(Err(fault)) => {
+                    outcome.troubles.push((name, Trouble::Theirs(fault)));
+                    continue;
+                }
+                Err(error) => {
+                    outcome.damage(name, error)?;
+                    continue;
+                }
+            };
+            match reconcile(&standing, |record| ledger.rewrite(record))? {
+                Action::Nothing => {}
+                Action::Push => ahead.push(name),
+                Action::Take(_) => outcome.taken.push((name, standing.theirs.len())),
+                Action::Rebase(_) if !self.is_authority => outcome.troubles.push((name, Trouble::Diverged)),
+                Action::Rebase(rebased) => outcome.rebased.push((name, rebased)),
+                Action::Alarm(gone) => outcome.troubles.push((name, Trouble::Gone(gone))),
+                Action::Refuse { theirs: true, fault } => outcome.troubles.push((name, Trouble::Theirs(fault))),
+                Action::Refuse { theirs: false, fault } => outcome.troubles.push((name, Trouble::Ours(fault))),
+                Action::Collision => outcome.troubles.push((name, Trouble::Collision)),
+            }
+            ledger.store.discard_commits();
+        }
+        Ok((outcome, ahead))
+    }
+
+    /// Fetches and settles, without a push. Returns what is to be pushed, each from where it is at the remote.
+    ///
+    /// # Errors
+    /// As [`Link::sync`].
+    pub(super) fn pull(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(Outcome, Vec<Update>)> {
+        let mut outcome = Outcome::default();
+        let mut changed = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        self.resolve_pending(ledger, prefixes, &mut outcome)?;
+        self.publish_new(ledger, &mut changed, &mut outcome)?;
+        let mut ahead = Vec::new();
+        for (name, remote) in changed {
+            if stop() {
+                break;
+            }
+            let (settled, change) = match self.settle(ledger, &name, remote) {
+                Ok(done) => done,
+                Err(error) => {
+                    outcome.tips.remove(&name);
+                    outcome.damage(name, error)?;
+                    continue;
+                }
+            };
+            match change {
+                Change::None => {}
+                Change::Taken(records) => outcome.taken.push((name.clone(), records)),
+                Change::Rebased(rebased) => outcome.rebased.push((name.clone(), rebased)),
+            }
+            match settled {
+                Settled::Level => {}
+                Settled::Ahead => {
+                    let new = ledger.store.tip(&name)?;
+                    ahead.extend(new.map(|new| Update { name, expected: remote.map(|tip| tip.0), new }));
+                }
+                Settled::Trouble(trouble) => {
+                    outcome.tips.remove(&name);
+                    outcome.troubles.push((name, trouble));
+                }
+            }
+        }
+        Ok((outcome, ahead))
+    }
+
+    /// Lists both sides, fetches what is new there, and returns the tasks that are not the same on both.
+    fn survey(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+        outcome: &mut Outcome,
+    ) -> Result<BTreeMap<RefName, Option<RecordId>>> {
+        let start = ledger.clock.monotonic();
+        let mut remote = self.remote.list(prefixes, stop)?;
+        let end = ledger.clock.monotonic();
+        outcome.reading = start.zip(end).map(|(start, end)| Reading { start, end });
+        outcome.strangers = remote.keys().filter(|name| name.task().is_err()).cloned().collect();
+        remote.retain(|name, _| name.task().is_ok());
+        outcome.listed = remote.len();
+        let mut local = BTreeMap::new();
+        let mut seen = BTreeMap::new();
+        let seen_prefix = RefName::seen_prefix(&self.remote.name);
+        for prefix in prefixes {
+            for (name, tip) in ledger.store.tips(prefix)? {
+                match tip {
+                    Ok(tip) => drop(local.insert(name, tip)),
+                    Err(error @ StoreError::BrokenRef { .. }) => outcome.damaged.push((name, error.into())),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let below = prefix.strip_prefix(TASKS).unwrap_or_default();
+            for (name, tip) in ledger.store.tips(&format!("{seen_prefix}{below}"))? {
+                // What was noted and cannot be read was never seen.
+                seen.extend(tip.ok().map(|tip| (name.of_task_below(&seen_prefix), tip)));
+            }
+        }
+        let broken: BTreeSet<_> = outcome.damaged.iter().map(|(name, _)| name.clone()).collect();
+        let names: BTreeSet<_> = local.keys().chain(remote.keys()).chain(seen.keys()).cloned().collect();
+        let changed: BTreeMap<_, _> = names
+            .into_iter()
+            .filter(|name| !broken.contains(name))
+            .filter(|name| !(remote.get(name) == local.get(name) && remote.get(name) == seen.get(name)))
+            .map(|name| (name.clone(), remote.get(&name).copied().map(RecordId)))
+            .collect();
+        let missing: Vec<_> = changed
+            .iter()
+            .filter_map(|(name, tip)| Some((name, (*tip)?.0)))
+            .filter(|(name, tip)| seen.get(name) != Some(tip) && local.get(name) != Some(tip))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if missing.len() <= super::remote::NAMED_MAX {
+            seen.retain(|name, _| missing.contains(name));
+        }
+        self.remote.fetch_objects(&missing, &seen, prefixes, stop)?;
+        outcome.tips = remote;
+        Ok(changed)
+    }
+
+    /// Settles the fate of records whose writer is gone.
+    fn resolve_pending(&self, ledger: &Ledger<'_>, prefixes: &[String], outcome: &mut Outcome) -> Result<()> {
+        for (pending, sent) in ledger.store.tips(PENDING)? {
+            let name = pending.of_task_below(PENDING);
+            let Ok(sent) = sent else { continue };
+            let concerned = prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
+            // Whoever holds the turn is at it.
+            let Some(_turn) = self.try_turn(ledger, &name, Duration::ZERO)?.filter(|_| concerned) else { continue };
+            if ledger.store.tip(&pending)? != Some(sent) {
+                continue;
+            }
+            match self.finish_pending(ledger, &name) {
+                Ok(remote) => {
+                    outcome.tips.extend(remote.map(|remote| (name, remote.0)));
+                }
+                Err(Error::AnswerLost { .. }) => outcome.unknown.push(name),
+                Err(error @ Error::Distrusted { .. }) => outcome.damage(name, error)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes the refs of many tasks that are new here with one rename. What is left is settled one by one.
+    fn publish_new(
+        &self,
+        ledger: &Ledger<'_>,
+        changed: &mut BTreeMap<RefName, Option<RecordId>>,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mut new = Vec::new();
+        for (name, remote) in changed.iter() {
+            let Some(remote) = remote else { continue };
+            let seen = name.seen_at(&self.remote.name);
+            if ledger.store.tip(name)?.is_none() && ledger.store.tip(&seen)?.is_none() {
+                new.push((name.clone(), seen, *remote));
+            }
+        }
+        if new.len() < PUBLISH_MIN {
+            return Ok(());
+        }
+        let mut refs = Vec::new();
+        let mut ids = Vec::new();
+        let mut taken = Vec::new();
+        for (name, seen, remote) in new {
+            // What does not hold is named when it is settled by itself.
+            let Ok(rows) = ledger.chain(&name, remote).collect::<Result<Vec<_>>>() else { continue };
+            let rows: Vec<_> = rows.into_iter().rev().collect();
+            if judge(&name, None, &rows).is_err() {
+                continue;
+            }
+            ids.extend(rows.iter().map(|(id, _)| id.0));
+            taken.push((name.clone(), rows.len()));
+            refs.push((name, remote.0));
+            refs.push((seen, remote.0));
+        }
+        ledger.store.make_durable(&ids)?;
+        if ledger.publish(&mut refs)?.is_some() {
+            for (name, records) in taken {
+                changed.remove(&name);
+                outcome.taken.push((name, records));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
+    /// halves, since one of its tasks may be why.
+    fn push_batch(
+        &self,
+        ledger: &Ledger<'_>,
+        batch: &[Update],
+        total: &mut Outcome,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
+            Pushed::NotSent { why } => return Err(Error::Unreachable { remote: self.remote.name.clone(), why }),
+            Pushed::Answered { tasks, said, .. } => (tasks, said),
+        };
+        let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
+        if batch.len() > 1 && tasks.values().all(failed) && !stop() {
+            let (first, second) = batch.split_at(batch.len() / 2);
+            return Ok(self.push_batch(ledger, first, total, stop)? | self.push_batch(ledger, second, total, stop)?);
+        }
+        let mut again = false;
+        for update in batch {
+            let name = &update.name;
+            match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
+                Verdict::Accepted => {
+                    self.note(ledger, &name.seen_at(&self.remote.name), RecordId(update.new))?;
+                    total.tips.insert(name.clone(), update.new);
+                    total.pushed.push(name.clone());
+                }
+                Verdict::Moved | Verdict::HeldBack => {
+                    again = true;
+                    total.raced.push(name.clone());
+                }
+                Verdict::Unknown => {
+                    again = true;
+                    total.unknown.push(name.clone());
+                }
+                Verdict::Declined(why) => total.refused.push((name.clone(), format!("{why}: {said}"))),
+            }
+        }
+        Ok(again)
+    }
+}
+
+impl Outcome {
+    /// Adds a later round: what was open is judged anew by it.
+    fn absorb(&mut self, round: Outcome) {
+        self.raced.clear();
+        self.unknown = round.unknown;
+        self.troubles = round.troubles;
+        self.damaged = round.damaged;
+        self.strangers = round.strangers;
+        self.listed = round.listed;
+        self.reading = round.reading;
+        self.tips = round.tips;
+        self.taken.extend(round.taken);
+        self.rebased.extend(round.rebased);
+    }
+
+    /// Notes a task that cannot be read. A failure of the system is no fault of the task.
+    fn damage(&mut self, name: RefName, error: Error) -> Result<()> {
+        match error {
+            Error::Damaged { .. } | Error::Distrusted { .. } | Error::Store(StoreError::BrokenRef { .. }) => {
+                self.damaged.push((name, error));
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+}
