@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{ClaimArgs, TaskArgs, Watch};
 use crate::config::duration;
 use crate::error::{Error, Result};
+use crate::ledger::Reach;
 use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::lease;
@@ -35,8 +36,17 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let no_claim = || Error::Usage("no claim is named: give --claim, or set $PM_CLAIM".to_owned());
         let claim = self.claim.named()?.ok_or_else(no_claim)?;
-        let found = self.task.find(session, &session.ledger())?;
-        let (state, watch) = (&found.state, Watch::new(session));
+        let ledger = session.finder()?;
+        let found = self.task.find(session, &ledger)?;
+        let state = match ledger.reach {
+            // What has not reached the authority renews nothing.
+            Reach::Through(authority) => authority.read(&ledger, &found.name)?.unwrap_or(found.state),
+            Reach::Provisional => {
+                return Err(Error::Usage("a provisional claim gives no fence: ask without --offline".to_owned()));
+            }
+            Reach::Alone => found.state,
+        };
+        let (state, watch) = (&state, Watch::new(session));
         let needed_ms = self.deadline.map_or(0, Ttl::ms);
         let left_ms = lease::fence(state, &session.agent, claim, watch.age(&found.name, state), watch.ttl, needed_ms)
             .map_err(|refusal| Error::Refused { task: state.id, place: place(state), refusal })?;

@@ -40,7 +40,12 @@ pub struct Filter {
 impl Filter {
     /// Reads the runnable tasks.
     pub fn runnable(&self, session: &Session, ledger: &Ledger<'_>) -> Result<Runnable> {
-        ledger.runnable(&prefix(Some(&session.queue(self.queue.as_ref())?)), &self.labels)
+        ledger.runnable(&self.prefix(session)?, &self.labels)
+    }
+
+    /// The prefix of the refs of the queue.
+    pub fn prefix(&self, session: &Session) -> Result<String> {
+        Ok(prefix(Some(&session.queue(self.queue.as_ref())?)))
     }
 }
 

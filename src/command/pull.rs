@@ -7,6 +7,7 @@ use super::next::{Filter, task_json};
 use super::print_record;
 use crate::config::duration;
 use crate::error::{Error, Result};
+use crate::ledger::Reach;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::ledger::runnable::was_taken;
@@ -64,11 +65,20 @@ impl Args {
 
     /// Claims the first candidate that nobody else takes first.
     fn take(&self, session: &Session) -> Result<Option<Appended>> {
-        let ledger = session.ledger();
+        let ledger = session.finder()?;
         let mut losses = 0;
         let mut locked = None;
+        let mut is_current = !matches!(ledger.reach, Reach::Through(_));
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
+            if runnable.tasks.is_empty() || losses > 0 {
+                // Others were here: what is known here may be old.
+                if let (false, Reach::Through(authority)) = (is_current, ledger.reach) {
+                    is_current = true;
+                    authority.catch_up(&ledger, &self.filter.prefix(session)?)?;
+                    continue;
+                }
+            }
             if losses == 0 {
                 runnable.left_out().iter().for_each(|what| session.out.warning(what));
             }
@@ -81,7 +91,12 @@ impl Args {
             for (name, state) in runnable.tasks {
                 match session.writer()?.append(Found { name, state }, Intent::Claim { ttl: self.ttl }) {
                     Ok(appended) => return Ok(Some(appended)),
-                    Err(error) if was_taken(&error) && losses < self.max_retries => losses += 1,
+                    Err(error) if was_taken(&error) && losses < self.max_retries => {
+                        losses += 1;
+                        if !is_current {
+                            break;
+                        }
+                    }
                     // One task whose lock somebody holds does not keep the others from being worked on.
                     Err(error @ Error::Store(StoreError::Locked { .. })) if locked.is_none() => {
                         session.out.warning(&error.to_string());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{damaged_json, warn_damaged};
 use crate::config::duration;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::Queue;
 use crate::ledger::resolve::{place, prefix};
@@ -57,6 +57,10 @@ impl Args {
     /// Failures of the system. A task that could not be written is part of the result, and its exit code the
     /// command's.
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
+        if session.is_offline() && session.authority().is_some() {
+            let why = "a sweep cannot be offline: only the authority tells who is silent";
+            return Err(Error::Usage(why.to_owned()));
+        }
         let default = self.ttl.unwrap_or(session.config.ttl);
         let terms = Terms {
             ttl: TtlRule { default, force: self.force },
@@ -68,9 +72,10 @@ impl Args {
         let prefix = prefix(queue);
         let started = Instant::now();
         let mut outcome = self.once(session, &prefix, &terms)?;
-        let patience = Duration::from_millis(outcome.largest_ttl_ms) + WAIT_SLACK;
+        let reading = session.authority().map_or(Duration::ZERO, |_| session.config.network_timeout);
+        let patience = Duration::from_millis(outcome.largest_ttl_ms) + WAIT_SLACK + reading;
         while self.wait && !outcome.observing.is_empty() && started.elapsed() < patience {
-            std::thread::sleep(pause(&outcome).min(patience.saturating_sub(started.elapsed())));
+            std::thread::sleep(pause(&outcome, &terms).min(patience.saturating_sub(started.elapsed())));
             let later = self.once(session, &prefix, &terms)?;
             outcome = merged(outcome, later);
         }
@@ -80,6 +85,7 @@ impl Args {
             session.out.warning(&format!("temporary files of killed writers could not be removed: {error}"));
         }
         warn_damaged(&session.out, &outcome.damaged);
+        outcome.survey.iter().flat_map(|survey| &survey.troubles).for_each(|trouble| session.out.warning(trouble));
         if let Some(why) = &outcome.forgetful {
             session.out.warning(&format!("what this machine saw could not be kept, it can only observe: {why}"));
         }
@@ -91,15 +97,20 @@ impl Args {
     }
 
     fn once(&self, session: &Session, prefix: &str, terms: &Terms) -> Result<Outcome> {
-        let ledger = if self.dry_run { session.ledger() } else { session.writer()? };
+        let ledger = if self.dry_run { session.finder()? } else { session.writer()? };
         ledger.sweep(prefix, &session.state_dir(), terms, &|| false)
     }
 }
 
-/// Until the first watched claim can be judged.
-fn pause(outcome: &Outcome) -> Duration {
+/// Until the first watched claim can be judged. An authority must be read every third of the TTL: a longer gap counts as
+/// no more than that.
+fn pause(outcome: &Outcome, terms: &Terms) -> Duration {
+    let longest = |judged: &Judged| match outcome.survey {
+        Some(_) => terms.ttl.ttl(judged.claim.ttl).ms() / 3,
+        None => u64::MAX,
+    };
     let decides_in = |judged: &Judged| match judged.verdict {
-        Verdict::Observing { decides_in_ms } => decides_in_ms,
+        Verdict::Observing { decides_in_ms } => decides_in_ms.min(longest(judged)),
         Verdict::Fresh { .. } | Verdict::Stale => 0,
     };
     let next = outcome.observing.iter().map(decides_in).min().unwrap_or(0);

@@ -1,12 +1,15 @@
 //! The authority, as the ledger sees it: the remote whose refs decide, when the ledger is shared between machines
 //! (design, section 7). `sync` implements it.
 
+use std::collections::BTreeMap;
+
 use super::Ledger;
 use super::append::Appended;
 use super::find::Found;
 use crate::error::Result;
 use crate::id::{Oid, RefName};
 use crate::protocol::decide::Intent;
+use crate::protocol::lease::Reading;
 use crate::protocol::record::Task;
 use crate::protocol::state::TaskState;
 
@@ -31,6 +34,13 @@ pub trait Authority {
     /// `Distrusted`.
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>>;
 
+    /// Reads all tasks below `prefix` from the authority, for a sweep, which counts this machine's own records: they are
+    /// pushed first, but in a dry run.
+    ///
+    /// # Errors
+    /// `Unreachable`. What is wrong with single tasks is in the survey.
+    fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey>;
+
     /// Creates the refs of new tasks at the authority: all, or none where one of them exists (`false`). The caller
     /// publishes them here. A batch whose answer was lost is simply planned again: what is there by then counts as done.
     ///
@@ -43,4 +53,21 @@ pub trait Authority {
     /// # Errors
     /// Failures of the system; what is wrong with single tasks does not stop it.
     fn catch_up(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<()>;
+}
+
+/// What a reading of the authority found.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// This machine's clock around the reading.
+    pub reading: Option<Reading>,
+    /// Where each task is there, as far as it is believed.
+    pub tips: BTreeMap<RefName, Oid>,
+    /// Tasks whose tip moved here.
+    pub taken: usize,
+    /// Tasks whose records were pushed.
+    pub pushed: usize,
+    /// Tasks of which something was recorded here and lost.
+    pub lost: usize,
+    /// What was left alone, in words.
+    pub troubles: Vec<String>,
 }

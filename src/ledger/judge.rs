@@ -10,11 +10,10 @@ use super::Ledger;
 use super::resolve::check_place;
 use super::verify::ChainFault;
 use crate::error::{Error, Result};
-use crate::id::{Oid, RecordId, RefName};
+use crate::id::{RecordId, RefName};
 use crate::protocol::apply::{self, Invalid};
 use crate::protocol::record::Record;
 use crate::protocol::state::TaskState;
-use crate::store::StoreError;
 
 /// A record and its commit.
 pub type Row = (RecordId, Record);
@@ -22,86 +21,70 @@ pub type Row = (RecordId, Record);
 /// Where two tips of one task part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
-    /// The newest commit that both lead to; `None` where there is none.
+    /// The newest record that both lead to; `None` where there is none.
     pub base: Option<RecordId>,
     /// What only the first tip leads to, oldest first.
-    pub ours: Vec<RecordId>,
+    pub ours: Vec<Row>,
     /// What only the second tip leads to, oldest first.
-    pub theirs: Vec<RecordId>,
+    pub theirs: Vec<Row>,
 }
 
-/// One side of a fork that is being looked for: the commits seen so far, newest first.
+/// One side of a fork that is being looked for: what was seen so far, newest first.
 struct Side {
     next: Option<RecordId>,
-    seen: Vec<RecordId>,
-    set: HashSet<RecordId>,
+    rows: Vec<Row>,
+    seen: HashSet<RecordId>,
 }
 
 impl Side {
     fn new(tip: RecordId) -> Side {
-        Side { next: Some(tip), seen: Vec::new(), set: HashSet::new() }
+        Side { next: Some(tip), rows: Vec::new(), seen: HashSet::new() }
     }
 
     /// What was seen before `base`, oldest first.
-    fn above(mut self, base: Option<RecordId>) -> Vec<RecordId> {
-        if let Some(end) = base.and_then(|base| self.seen.iter().position(|id| *id == base)) {
-            self.seen.truncate(end);
+    fn above(mut self, base: Option<RecordId>) -> Vec<Row> {
+        if let Some(end) = base.and_then(|base| self.rows.iter().position(|(id, _)| *id == base)) {
+            self.rows.truncate(end);
         }
-        self.seen.reverse();
-        self.seen
+        self.rows.reverse();
+        self.rows
     }
 }
 
 impl Ledger<'_> {
-    /// Where two tips part. Both are walked down step by step, so that the cost is what was added, not how long the
-    /// chains are.
+    /// Where two tips part. Both are walked down record by record, so that the cost is what was added, not how long the
+    /// chains are; and a walk ends where something is no record.
     ///
     /// # Errors
-    /// `Damaged` where a commit is missing.
+    /// `Damaged`, naming the first commit that is missing or no record.
     pub fn fork(&self, name: &RefName, ours: RecordId, theirs: RecordId) -> Result<Fork> {
         let (mut a, mut b) = (Side::new(ours), Side::new(theirs));
         let base = loop {
             if a.next.is_none() && b.next.is_none() {
                 break None;
             }
-            if let Some(base) = self.step(name, &mut a, &b.set)? {
+            // What came from elsewhere first: where that is no record, ours need not be read.
+            if let Some(base) = self.step(name, &mut b, &a.seen)? {
                 break Some(base);
             }
-            if let Some(base) = self.step(name, &mut b, &a.set)? {
+            if let Some(base) = self.step(name, &mut a, &b.seen)? {
                 break Some(base);
             }
         };
         Ok(Fork { base, ours: a.above(base), theirs: b.above(base) })
     }
 
-    /// Takes one step down on one side; returns the commit if the other side has been there.
+    /// Takes one step down on one side; returns the record if the other side has been there.
     fn step(&self, name: &RefName, side: &mut Side, other: &HashSet<RecordId>) -> Result<Option<RecordId>> {
         let Some(id) = side.next else { return Ok(None) };
         if other.contains(&id) {
             return Ok(Some(id));
         }
-        side.seen.push(id);
-        side.set.insert(id);
-        side.next = self.parent(name, id)?.filter(|parent| !side.set.contains(parent));
+        let record = self.record(name, id)?;
+        side.seen.insert(id);
+        side.next = record.parent;
+        side.rows.push((id, record));
         Ok(None)
-    }
-
-    fn parent(&self, name: &RefName, id: RecordId) -> Result<Option<RecordId>> {
-        let damaged = |id: Oid, found: String| Error::Damaged { name: name.clone(), commit: RecordId(id), found };
-        match self.store.read_commit(id.0) {
-            Ok(commit) => Ok(commit.parents.first().copied().map(RecordId)),
-            Err(StoreError::Missing { id }) => Err(damaged(id, "the object is missing".to_owned())),
-            Err(StoreError::Damaged { id, found }) => Err(damaged(id, found)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Reads records, for [`judge`].
-    ///
-    /// # Errors
-    /// `Damaged`, naming the first that is missing or none.
-    pub fn rows(&self, name: &RefName, ids: &[RecordId]) -> Result<Vec<Row>> {
-        ids.iter().map(|id| self.record(name, *id).map(|record| (*id, record))).collect()
     }
 
     /// Whether the ref at `name` may move from `old` (`None`: it is created) to `new`: only forwards, only by records
@@ -115,13 +98,11 @@ impl Ledger<'_> {
         old: Option<RecordId>,
         new: RecordId,
     ) -> Result<std::result::Result<TaskState, ChainFault>> {
-        let judged = self.try_judge_move(name, old, new);
-        match judged {
-            Ok(judged) => Ok(judged),
+        match self.try_judge_move(name, old, new) {
             Err(Error::Damaged { commit, found, .. }) => {
                 Ok(Err(ChainFault { name: name.clone(), commit: Some(commit), rule: "unreadable".to_owned(), found }))
             }
-            Err(error) => Err(error),
+            judged => judged,
         }
     }
 
@@ -141,15 +122,19 @@ impl Ledger<'_> {
                 }
                 (Some(self.state_at(name, old)?), fork.theirs)
             }
-            None => {
-                let mut side = Side::new(new);
-                while side.next.is_some() {
-                    self.step(name, &mut side, &HashSet::new())?;
-                }
-                (None, side.above(None))
-            }
+            None => (None, self.rows(name, new)?),
         };
-        Ok(judge(name, base, &self.rows(name, &added)?))
+        Ok(judge(name, base, &added))
+    }
+
+    /// A whole chain, oldest record first.
+    ///
+    /// # Errors
+    /// `Damaged`, naming the first commit from the tip down that is missing or no record.
+    pub fn rows(&self, name: &RefName, tip: RecordId) -> Result<Vec<Row>> {
+        let mut rows = self.chain(name, tip).collect::<Result<Vec<_>>>()?;
+        rows.reverse();
+        Ok(rows)
     }
 }
 

@@ -1,6 +1,7 @@
 //! When this machine first saw a tip (design, section 6): `<git-common-dir>/pm/observations`.
 //!
-//! Ages of records that were written on another clock can only be watched, not computed. The file is local and
+//! Ages of records that were written on another clock, or stand at an authority, can only be watched, not computed. The
+//! file is local and
 //! never synced; times in it are milliseconds on the clock under whose id they stand. It is rewritten whole
 //! (temporary file, rename) under its own lock, and holds only tips that are still `working`. Losing it costs
 //! time, never a claim: every watch starts anew.
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
+use crate::protocol::lease::Watched;
 use crate::store::Mode;
 use crate::store::lock::{self, Wait};
 
@@ -22,6 +24,26 @@ type Sights = BTreeMap<String, Sight>;
 struct Sight {
     tip: String,
     first_seen_ms: u64,
+    /// For a tip at an authority: its age at the end of the last reading, and when that was.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    at_authority: Option<AtAuthority>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct AtAuthority {
+    age_ms: u64,
+    read_ms: u64,
+}
+
+/// A tip that is being watched.
+#[derive(Debug, Clone)]
+pub struct Watching {
+    /// The ref.
+    pub name: RefName,
+    /// Its tip.
+    pub tip: RecordId,
+    /// How old the tip is, at least, where it stands at an authority, in milliseconds.
+    pub age_ms: Option<u64>,
 }
 
 /// The file of first sights.
@@ -44,6 +66,13 @@ impl Observations {
         (sight.tip == tip.to_string()).then_some(sight.first_seen_ms)
     }
 
+    /// What is known of this very tip at an authority, on clock `clock`.
+    pub fn at_authority(&self, clock: u64, name: &RefName, tip: RecordId) -> Option<Watched> {
+        let sight = self.clocks.get(&key(clock))?.get(name.as_str())?;
+        let AtAuthority { age_ms, read_ms } = sight.at_authority.filter(|_| sight.tip == tip.to_string())?;
+        Some(Watched { age_ms, read_ms })
+    }
+
     /// Records that these tips are being watched on clock `clock`, seen at `seen_ms`. Tips that were seen before
     /// keep their first sight; every sight of a ref that `keep` does not name any more is dropped.
     ///
@@ -53,7 +82,7 @@ impl Observations {
         &mut self,
         clock: u64,
         seen_ms: u64,
-        watched: &[(RefName, RecordId)],
+        watched: &[Watching],
         keep: impl Fn(&str, &str) -> bool,
     ) -> Result<()> {
         fs::create_dir_all(&self.dir).map_err(Error::io(format!("creating {}", self.dir.display())))?;
@@ -66,14 +95,16 @@ impl Observations {
             sights.retain(|name, sight| keep(name, &sight.tip));
         }
         let sights = clocks.entry(key(clock)).or_default();
-        for (name, tip) in watched {
-            let fresh = Sight { tip: tip.to_string(), first_seen_ms: seen_ms };
-            match sights.get(name.as_str()) {
-                Some(known) if known.tip == fresh.tip && known.first_seen_ms <= seen_ms => {}
-                _ => {
-                    sights.insert(name.as_str().to_owned(), fresh);
-                }
+        for Watching { name, tip, age_ms } in watched {
+            let at_authority = age_ms.map(|age_ms| AtAuthority { age_ms, read_ms: seen_ms });
+            let mut fresh = Sight { tip: tip.to_string(), first_seen_ms: seen_ms, at_authority };
+            if let Some(known) = sights.get(name.as_str()).filter(|known| known.tip == fresh.tip) {
+                fresh.first_seen_ms = fresh.first_seen_ms.min(known.first_seen_ms);
+                // Another sweep may have read later than this one.
+                let later = known.at_authority.filter(|known| known.read_ms > seen_ms || at_authority.is_none());
+                fresh.at_authority = later.or(at_authority);
             }
+            sights.insert(name.as_str().to_owned(), fresh);
         }
         clocks.retain(|_, sights| !sights.is_empty());
         if clocks != before {

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::Ledger;
+use super::authority::Survey;
 use super::find::Found;
-use super::observations::Observations;
+use super::observations::{Observations, Watching};
 use super::resolve::Damage;
+use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{AgentId, RecordId, RefName};
 use crate::protocol::decide::{self, Draft, Facts, Intent};
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub rejected: Vec<Swept>,
     /// Tasks whose tip moved in between.
     pub raced: Vec<Missed>,
+    /// What the authority had, where one decides.
+    pub survey: Option<Survey>,
     /// Tasks that could not be written.
     pub failed: Vec<Missed>,
     /// Claims that must be watched before they can be judged.
@@ -96,10 +99,23 @@ impl Ledger<'_> {
     /// # Errors
     /// Failures of the system. Tasks that raced, failed or are damaged are in the outcome.
     pub fn sweep(&self, prefix: &str, state_dir: &Path, terms: &Terms, stop: &dyn Fn() -> bool) -> Result<Outcome> {
+        let survey = match self.reach {
+            Reach::Through(authority) => Some(authority.survey(self, prefix, terms.dry_run, stop)?),
+            Reach::Alone | Reach::Provisional => None,
+        };
         let start = self.clock.monotonic();
-        let Some(scan) = self.scan_until(prefix, stop)? else { return Ok(Outcome::default()) };
+        let Some(mut scan) = self.scan_until(prefix, stop)? else { return Ok(Outcome::default()) };
         let end = self.clock.monotonic();
-        let mut outcome = Outcome { scanned: scan.tasks.len(), damaged: scan.damaged, ..Outcome::default() };
+        let (start, end) = match &survey {
+            // Only what was read from the authority counts, and the time of that reading.
+            Some(survey) => {
+                scan.tasks.retain(|(name, state)| survey.tips.get(name) == Some(&state.tip.0));
+                (survey.reading.map(|reading| reading.start), survey.reading.map(|reading| reading.end))
+            }
+            None => (start, end),
+        };
+        let is_shared = survey.is_some();
+        let mut outcome = Outcome { scanned: scan.tasks.len(), damaged: scan.damaged, survey, ..Outcome::default() };
         let mut observations = Observations::load(state_dir);
         let mut watched = Vec::new();
         let mut stale = Vec::new();
@@ -116,10 +132,15 @@ impl Ledger<'_> {
             let age = match (terms.trust_clocks, start, end) {
                 (true, ..) => lease::age_by_wall_clock(state.at, self.clock.wall_seconds()),
                 (false, Some(start), Some(end)) => {
-                    let first_seen = observations.first_seen_ms(end.id, name, state.tip);
-                    let age = lease::age(state.clock, Reading { start, end }, first_seen);
+                    let now = Reading { start, end };
+                    let age = if is_shared {
+                        lease::age_at_authority(observations.at_authority(end.id, name, state.tip), now, ttl)
+                    } else {
+                        lease::age(state.clock, now, observations.first_seen_ms(end.id, name, state.tip))
+                    };
                     if !matches!(age, Age::Measured(_)) {
-                        watched.push((name.clone(), state.tip));
+                        let age_ms = is_shared.then(|| age.ms());
+                        watched.push(Watching { name: name.clone(), tip: state.tip, age_ms });
                     }
                     age
                 }
@@ -197,7 +218,7 @@ fn sweep_intent(judged: &Judged, sweeper: &AgentId, max_attempts: u32) -> Intent
 fn remember(
     observations: &mut Observations,
     now: ClockReading,
-    watched: &[(RefName, RecordId)],
+    watched: &[Watching],
     keep: impl Fn(&str, &str) -> bool,
 ) -> Option<String> {
     observations.update(now.id, now.ms, watched, keep).err().map(|error| error.to_string())

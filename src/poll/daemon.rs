@@ -170,7 +170,10 @@ impl<'a> Poller<'a> {
     }
 
     fn interval(&self) -> Duration {
-        self.orders.interval.unwrap_or(self.session.config.interval)
+        let wanted = self.orders.interval.unwrap_or(self.session.config.interval);
+        // The age of a claim at an authority grows by at most a third of its TTL from one reading to the next.
+        let longest = self.session.authority().map(|_| Duration::from_millis(self.session.config.ttl.ms() / 3));
+        longest.map_or(wanted, |longest| wanted.min(longest))
     }
 
     /// Writes the heartbeat. That it cannot be written is said once, and is no reason to stop.
@@ -250,6 +253,14 @@ impl<'a> Poller<'a> {
                 let judged = &swept.judged;
                 let (place, holder) = (place(&judged.state), &judged.claim.holder);
                 self.journal.event(format!("{how} {place} from {holder}, silent for {}", span(judged.age_ms)));
+            }
+        }
+        if let Some(survey) = &outcome.survey {
+            cycle.taken += count(survey.taken);
+            cycle.pushed += count(survey.pushed);
+            cycle.lost += count(survey.lost);
+            for trouble in &survey.troubles {
+                self.fail(cycle, trouble.clone());
             }
         }
         for missed in &outcome.failed {

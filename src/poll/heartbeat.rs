@@ -32,6 +32,12 @@ pub struct Cycle {
     pub rejected: u64,
     /// Claims that are being watched, since they were written on another clock.
     pub observing: u64,
+    /// Tasks whose records came from the authority.
+    pub taken: u64,
+    /// Tasks whose records were pushed to the authority.
+    pub pushed: u64,
+    /// Tasks of which something was recorded here and lost.
+    pub lost: u64,
     /// Loose refs that were packed.
     pub refs_packed: u64,
     /// Loose objects that were packed, about.
@@ -57,6 +63,9 @@ impl fmt::Display for Cycle {
             self.errors,
             span(self.duration_ms),
         )?;
+        if self.taken + self.pushed + self.lost > 0 {
+            write!(f, "; synced {} taken, {} pushed, {} lost", self.taken, self.pushed, self.lost)?;
+        }
         if self.refs_packed + self.objects_packed > 0 {
             write!(f, "; packed {} refs and about {} objects", self.refs_packed, self.objects_packed)?;
         }

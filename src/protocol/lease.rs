@@ -56,6 +56,28 @@ pub fn age(written: Option<ClockReading>, now: Reading, first_seen_ms: Option<u6
     }
 }
 
+/// What this machine knows of a tip at an authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// How old it was, at least, when it was last read there.
+    pub age_ms: u64,
+    /// When that reading ended, in milliseconds on this machine's clock.
+    pub read_ms: u64,
+}
+
+/// The age of a tip at an authority (design, section 6). It grows by the time from one successful reading to the next,
+/// but by no more than a third of the TTL: what lies between may have been an outage, in which no heartbeat could get
+/// through.
+pub fn age_at_authority(watched: Option<Watched>, now: Reading, ttl: Ttl) -> Age {
+    match watched {
+        Some(Watched { age_ms, read_ms }) => {
+            let passed = now.start.ms.saturating_sub(read_ms).min(ttl.ms() / 3);
+            Age::Observed(age_ms.saturating_add(passed))
+        }
+        None => Age::JustSeen,
+    }
+}
+
 /// The age by wall clocks, in seconds since 1970, where an operator trusts them (`--trust-clocks`).
 pub fn age_by_wall_clock(written_at: i64, now: i64) -> Age {
     Age::Measured(u64::try_from(now.saturating_sub(written_at)).unwrap_or(0).saturating_mul(1000))

@@ -2,7 +2,7 @@
 //!
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
 //! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
-//! - [`through`]: one record, written so that it counts everywhere. [`run`]: all tasks at once.
+//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it. [`run`]: all tasks at once.
 //! - [`lost`]: what lost.
 //!
 //! Architecture invariant: nothing is force-pushed. A push names the value that it expects, and what it puts there
@@ -13,5 +13,6 @@ pub mod reconcile;
 pub mod remote;
 pub mod report;
 pub mod run;
+mod sending;
 pub mod settle;
 pub mod through;

@@ -92,6 +92,13 @@ pub struct Rebased {
     pub fates: Vec<Fate>,
 }
 
+impl Rebased {
+    /// Whether some record of ours has nothing that stands for it.
+    pub fn has_losses(&self) -> bool {
+        self.fates.iter().any(|fate| fate.outcome.is_err())
+    }
+}
+
 /// What became of one record that the authority did not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fate {

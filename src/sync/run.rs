@@ -57,13 +57,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether every task is the same here and there.
-    pub fn is_level(&self) -> bool {
-        self.troubles.is_empty()
-            && self.refused.is_empty()
-            && self.raced.is_empty()
-            && self.unknown.is_empty()
-            && self.damaged.is_empty()
+    /// What is not the same here and there, one line a task.
+    pub fn complaints(&self) -> Vec<String> {
+        let troubles = self.troubles.iter().map(|(name, trouble)| format!("{name} was left alone: {trouble}"));
+        let damaged = self.damaged.iter().map(|(name, error)| format!("{name} was left alone: {error}"));
+        let refused = self.refused.iter().map(|(name, why)| format!("{name} was refused: {why}"));
+        let unknown = self.unknown.iter().map(|name| format!("{name} was sent, and the answer was lost"));
+        troubles.chain(damaged).chain(refused).chain(unknown).collect()
     }
 }
 
@@ -290,8 +290,7 @@ impl Link {
         let mut taken = Vec::new();
         for (name, seen, remote) in new {
             // What does not hold is named when it is settled by itself.
-            let Ok(rows) = ledger.chain(&name, remote).collect::<Result<Vec<_>>>() else { continue };
-            let rows: Vec<_> = rows.into_iter().rev().collect();
+            let Ok(rows) = ledger.rows(&name, remote) else { continue };
             if judge(&name, None, &rows).is_err() {
                 continue;
             }

@@ -12,7 +12,6 @@ use super::remote::Remote;
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
 use crate::ledger::Ledger;
-use crate::ledger::judge::Row;
 use crate::ledger::verify::ChainFault;
 use crate::store::Swap;
 
@@ -127,11 +126,6 @@ impl Link {
             ours: Vec::new(),
             theirs: Vec::new(),
         };
-        let whole = |tip| -> Result<Vec<Row>> {
-            let mut rows = ledger.chain(name, tip).collect::<Result<Vec<_>>>()?;
-            rows.reverse();
-            Ok(rows)
-        };
         if let (Some(had), Some(remote), false) = (had, remote, standing.still_has) {
             standing.still_has = ledger.fork(name, had, remote)?.base == Some(had);
         }
@@ -139,11 +133,11 @@ impl Link {
             (Some(local), Some(remote)) if local != remote => {
                 let fork = ledger.fork(name, local, remote)?;
                 standing.base = fork.base.map(|base| ledger.state_at(name, base)).transpose()?;
-                standing.ours = ledger.rows(name, &fork.ours)?;
-                standing.theirs = ledger.rows(name, &fork.theirs)?;
+                standing.ours = fork.ours;
+                standing.theirs = fork.theirs;
             }
-            (Some(local), None) => standing.ours = whole(local)?,
-            (None, Some(remote)) => standing.theirs = whole(remote)?,
+            (Some(local), None) => standing.ours = ledger.rows(name, local)?,
+            (None, Some(remote)) => standing.theirs = ledger.rows(name, remote)?,
             _ => {}
         }
         Ok(standing)

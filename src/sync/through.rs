@@ -1,50 +1,29 @@
 //! Writing through: a record counts when the authority has it (design, section 7).
 //!
-//! Fetch, decide on what the authority has (and what of ours is still on its way there), keep the new record under
-//! `refs/pm-pending/`, push it from exactly the tip that was read, and only then move the ref here. All that for one task
-//! is done under its *turn*, a lock among the processes of this repository, so that a pending record without a living
-//! writer is known for what it is: one whose answer was lost.
+//! Fetch, decide on what the authority has (and what of ours is still on its way there), push the new record from exactly
+//! the tip that was read, and only then move the ref here.
 //!
-//! What must never happen here: a second record is sent while the fate of the first is unknown; a lost answer is taken
-//! for a no.
+//! What must never happen here: an intent is decided on anything older than what the authority has just said.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::time::Duration;
 
-use super::lost::{self, Entry};
-use super::remote::{Delivery, Pushed, Update};
+use super::remote::{Pushed, Update};
 use super::report::Verdict;
+use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Link, Settled};
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
 use crate::ledger::append::{Appended, pause, slug_taken, vanished};
+use crate::ledger::authority::Survey;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Content, Phase, Record, Task};
 use crate::protocol::state::TaskState;
-use crate::store::lock::{self, Wait};
-use crate::store::{Mode, StoreError, Swap};
 
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
 const ATTEMPTS_MAX: u32 = 12;
-
-/// How often a record whose answer was lost is asked for, and sent again, within one command.
-const ASKS_MAX: u32 = 3;
-
-/// What became of a record that was sent.
-enum Fate {
-    Accepted,
-    /// It is not at the authority and never will be: the ref there has moved on.
-    Beaten,
-    /// The other side does not want it.
-    Declined(String),
-    /// The branch that goes along is not where it may be moved from.
-    Branch(String),
-    Unknown(String),
-}
 
 /// A record of an earlier command whose answer was lost, now that its fate is known.
 struct Resolved {
@@ -134,6 +113,23 @@ impl Authority for Link {
         level.remote.map(|remote| ledger.state_at(name, remote)).transpose()
     }
 
+    fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey> {
+        let prefixes = [prefix.to_owned()];
+        let outcome = if dry_run {
+            self.pull(ledger, &prefixes, stop)?.0
+        } else {
+            self.sync(ledger, &prefixes, stop, &|_, _, _| {})?
+        };
+        Ok(Survey {
+            troubles: outcome.complaints(),
+            reading: outcome.reading,
+            tips: outcome.tips,
+            taken: outcome.taken.len(),
+            pushed: outcome.pushed.len(),
+            lost: outcome.rebased.iter().filter(|(_, rebased)| rebased.has_losses()).count(),
+        })
+    }
+
     fn publish(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<bool> {
         let updates: Vec<_> =
             refs.iter().map(|(name, new)| Update { name: name.clone(), expected: None, new: *new }).collect();
@@ -187,34 +183,6 @@ impl Authority for Link {
 }
 
 impl Link {
-    /// Waits for the turn of a task among the processes of this repository: while one asks the authority, the others'
-    /// questions would only be lost races.
-    fn turn(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<File> {
-        // The appends of one task follow each other; each may take as long as its pushes.
-        let patience = self.remote.patience() * ASKS_MAX + lock::PATIENCE;
-        self.try_turn(ledger, name, patience)?.ok_or_else(|| {
-            let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-            Error::Store(StoreError::Locked { path: self.turn_path(name), waited_ms })
-        })
-    }
-
-    /// Takes the turn of a task if it is free within so long.
-    pub(super) fn try_turn(&self, _ledger: &Ledger<'_>, name: &RefName, patience: Duration) -> Result<Option<File>> {
-        let path = self.turn_path(name);
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(Error::io(format!("creating {}", dir.display())))?;
-        }
-        match lock::acquire_file(&path, Mode::Exclusive, &mut Wait::new(patience)) {
-            Ok(turn) => Ok(Some(turn)),
-            Err(StoreError::Locked { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn turn_path(&self, name: &RefName) -> std::path::PathBuf {
-        self.state_dir.join("turns").join(format!("{:02x}", name.shard()))
-    }
-
     /// The refs of tasks, by their ids; a ledger that does not know one of them catches up first.
     fn names_of(&self, ledger: &Ledger<'_>, ids: &[crate::id::TaskId]) -> Result<Vec<RefName>> {
         let find = || -> Result<Option<Vec<RefName>>> { ids.iter().map(|id| ledger.ref_of(*id)).collect() };
@@ -261,7 +229,7 @@ impl Link {
         Ok(Level { remote, resolved })
     }
 
-    fn fetch(&self, ledger: &Ledger<'_>, names: &[RefName]) -> Result<BTreeMap<RefName, Oid>> {
+    pub(super) fn fetch(&self, ledger: &Ledger<'_>, names: &[RefName]) -> Result<BTreeMap<RefName, Oid>> {
         let mut known = BTreeMap::new();
         for name in names {
             known.extend(ledger.store.tip(&name.seen_at(&self.remote.name))?.map(|tip| (name.clone(), tip)));
@@ -276,43 +244,6 @@ impl Link {
         self.remote.fetch(names, &known, &|| false)
     }
 
-    /// Finds out what became of a record whose answer was lost: it is there, or it is sent again.
-    ///
-    /// # Errors
-    /// `AnswerLost` where that is still not known.
-    pub(super) fn resolve(
-        &self,
-        ledger: &Ledger<'_>,
-        name: &RefName,
-        remote: Option<RecordId>,
-        sent: RecordId,
-    ) -> Result<bool> {
-        match self.find_out(ledger, name, remote, sent, None)? {
-            Fate::Accepted => Ok(true),
-            Fate::Beaten | Fate::Declined(_) | Fate::Branch(_) => {
-                self.keep_beaten(ledger, name, remote, sent)?;
-                Ok(false)
-            }
-            Fate::Unknown(why) => {
-                let place = place(&ledger.state_at(name, sent)?);
-                Err(Error::AnswerLost { place, record: sent, remote: self.remote.name.clone(), why })
-            }
-        }
-    }
-
-    /// Keeps a record that was sent, never answered for, and lost.
-    fn keep_beaten(&self, ledger: &Ledger<'_>, name: &RefName, won: Option<RecordId>, sent: RecordId) -> Result<()> {
-        let record = ledger.record(name, sent)?;
-        let entry = Entry {
-            record: sent.to_string(),
-            what: record.content.kind().to_owned(),
-            agent: record.agent.to_string(),
-            kept_as: None,
-            why: Some("its answer was lost, and other records got in first".to_owned()),
-        };
-        lost::keep_tip(ledger, &self.state_dir, name, sent, &self.remote.name, won, vec![entry])
-    }
-
     /// As [`Link::level`], for a task whose turn is held, whatever it was that was left on its way. Returns where the task
     /// is at the authority.
     ///
@@ -320,121 +251,6 @@ impl Link {
     /// `AnswerLost`, `Distrusted`.
     pub(super) fn finish_pending(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<RecordId>> {
         Ok(self.level(ledger, name, &[])?.remote)
-    }
-
-    /// Sends a record, which stays under `refs/pm-pending/` until its fate is known.
-    fn send(
-        &self,
-        ledger: &Ledger<'_>,
-        name: &RefName,
-        expected: Option<RecordId>,
-        new: RecordId,
-        delivery: Option<&Delivery>,
-    ) -> Result<Fate> {
-        if let Swap::HeadMoved { .. } = ledger.move_ref(&name.pending(), None, new)? {
-            return Ok(Fate::Beaten);
-        }
-        let fate = match self.push_one(name, expected, new, delivery)? {
-            Ok(Fate::Accepted) => Fate::Accepted,
-            // Not even a no is believed: over HTTP a push whose answer was lost is sent again behind our back, and it is
-            // the second one that is refused.
-            Ok(_) => self.find_out(ledger, name, expected, new, delivery)?,
-            Err(why) => {
-                ledger.drop_ref(&name.pending(), new).map(drop)?;
-                return Err(Error::Unreachable { remote: self.remote.name.clone(), why });
-            }
-        };
-        if !matches!(fate, Fate::Accepted | Fate::Unknown(_)) {
-            ledger.drop_ref(&name.pending(), new).map(drop)?;
-        }
-        Ok(fate)
-    }
-
-    /// One push of one task. The outer error: nothing was sent.
-    fn push_one(
-        &self,
-        name: &RefName,
-        expected: Option<RecordId>,
-        new: RecordId,
-        delivery: Option<&Delivery>,
-    ) -> Result<std::result::Result<Fate, String>> {
-        let update = Update { name: name.clone(), expected: expected.map(|tip| tip.0), new: new.0 };
-        let (mut tasks, branch, said) = match self.remote.push(&[update], delivery, false, &|| false)? {
-            Pushed::NotSent { why } => return Ok(Err(why)),
-            Pushed::Answered { tasks, branch, said } => (tasks, branch, said),
-        };
-        let task = tasks.remove(name).unwrap_or(Verdict::Unknown);
-        Ok(Ok(match (task, branch) {
-            (Verdict::Accepted, None | Some(Verdict::Accepted)) => Fate::Accepted,
-            (Verdict::Moved, _) => Fate::Beaten,
-            (Verdict::HeldBack, Some(Verdict::Moved | Verdict::Declined(_))) => Fate::Branch(said),
-            (Verdict::Declined(why), _) => Fate::Declined(format!("{why}: {said}")),
-            (Verdict::HeldBack, _) => Fate::Beaten,
-            _ => Fate::Unknown(said),
-        }))
-    }
-
-    /// Asks whether the authority has a record that was sent, and sends that same record again where it does not and still
-    /// could take it.
-    fn find_out(
-        &self,
-        ledger: &Ledger<'_>,
-        name: &RefName,
-        expected: Option<RecordId>,
-        sent: RecordId,
-        delivery: Option<&Delivery>,
-    ) -> Result<Fate> {
-        let mut why = String::new();
-        for attempt in 0..ASKS_MAX {
-            let remote = match self.fetch(ledger, std::slice::from_ref(name)) {
-                Ok(tips) => tips.get(name).copied().map(RecordId),
-                Err(Error::Unreachable { why: now, .. }) => {
-                    why = now;
-                    pause(attempt);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let base = match remote {
-                Some(remote) => ledger.fork(name, remote, sent)?.base,
-                None => None,
-            };
-            if base == Some(sent) {
-                return Ok(Fate::Accepted);
-            }
-            // It can only ever land on the very tip that it was sent for.
-            if remote != base || (remote != expected && remote.is_none()) {
-                return Ok(Fate::Beaten);
-            }
-            match self.push_one(name, remote, sent, delivery)? {
-                Ok(Fate::Unknown(now)) | Err(now) => why = now,
-                Ok(Fate::Beaten) => {}
-                Ok(fate) => return Ok(fate),
-            }
-            pause(attempt);
-        }
-        Ok(Fate::Unknown(why))
-    }
-
-    /// Moves the ref here to what the authority accepted. Where others recorded something here meanwhile, that is put on
-    /// top.
-    fn accept(&self, ledger: &Ledger<'_>, name: &RefName, from: Option<RecordId>, to: RecordId) -> Result<()> {
-        match ledger.move_ref(name, from, to)? {
-            Swap::Done => self.note(ledger, &name.seen_at(&self.remote.name), to)?,
-            Swap::HeadMoved { .. } => drop(self.settle(ledger, name, Some(to))?),
-        }
-        ledger.drop_ref(&name.pending(), to).map(drop)
-    }
-
-    /// What a command says of a record that did not get in.
-    fn failed(&self, state: &TaskState, record: RecordId, fate: Fate) -> Error {
-        let remote = self.remote.name.clone();
-        match fate {
-            Fate::Unknown(why) => Error::AnswerLost { place: place(state), record, remote, why },
-            Fate::Declined(why) => Error::Unreachable { remote, why: format!("it refused the record: {why}") },
-            Fate::Branch(why) => Error::DeliveryRefused { place: place(state), branch: String::new(), why },
-            Fate::Accepted | Fate::Beaten => unreachable!("these are no failures"),
-        }
     }
 
     /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.

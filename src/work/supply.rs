@@ -14,6 +14,7 @@ use super::stop::{Stop, Wish};
 use crate::clock::since_boot_ms;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
+use crate::ledger::Reach;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::prefix;
 use crate::ledger::runnable::{Blocked, Runnable, was_taken};
@@ -23,6 +24,13 @@ use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
 use crate::store::git::Glimpse;
+
+/// The shortest and the longest time between two askings of the authority by a runner that has nothing to do.
+const CATCH_UP_MIN: Duration = Duration::from_millis(500);
+const CATCH_UP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a runner that has nothing to do waits for an authority that cannot be reached.
+const OUTAGE_MAX: Duration = Duration::from_secs(3600);
 
 /// The first pause of a runner that has nothing to do; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -115,6 +123,8 @@ struct Shelf {
     taken: u64,
     /// Tasks that came back: until when they are left alone, and the next such pause.
     resting: HashMap<TaskId, (Instant, Duration)>,
+    /// Others were faster at the authority: what is known here is old.
+    is_behind: bool,
     /// What listings had to leave out was said.
     warned: HashSet<String>,
     /// There is nothing more to come.
@@ -128,6 +138,13 @@ impl Shelf {
             self.candidates.clear();
         }
         self.candidates.pop_front()
+    }
+
+    /// Says what is wrong, once.
+    fn warn(&mut self, warning: String, tell: &Teller) {
+        if self.warned.insert(warning.clone()) {
+            tell.say(What::Warning(warning));
+        }
     }
 
     /// Leaves a task alone for a while, and for longer each time.
@@ -152,6 +169,7 @@ impl Supply {
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
+            is_behind: false,
             warned: HashSet::new(),
             is_over: false,
         };
@@ -224,13 +242,37 @@ impl Supply {
         let wanted = self.terms.ttl.or(state.task.ttl).unwrap_or(session.config.ttl);
         let ttl = Ttl::from_ms(wanted.ms().max(TTL_MIN_MS)).unwrap_or(wanted);
         let (task, sent_ms) = (state.id, since_boot_ms());
-        match session.writer()?.append(Found { name: name.clone(), state }, Intent::Claim { ttl: Some(ttl) }) {
+        let ledger = session.writer()?;
+        let claim =
+            || ledger.append(Found { name: name.clone(), state: state.clone() }, Intent::Claim { ttl: Some(ttl) });
+        let mut claimed = claim();
+        // The same call again tells whether a claim got in whose answer was lost: it sends no second one.
+        while matches!(claimed, Err(Error::AnswerLost { .. })) && since_boot_ms() < sent_ms + ttl.ms() / 3 {
+            std::thread::sleep(PAUSE_MAX);
+            claimed = claim();
+        }
+        match claimed {
             Ok(appended) => {
                 let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
                 let (claim, fence) = (appended.last().0, appended.last().1.seq);
                 Ok(Some(Taken { name, state: appended.state, claim, fence, attempt, ttl, sent_ms }))
             }
-            Err(error) if was_taken(&error) => Ok(None),
+            Err(error) if was_taken(&error) => {
+                if let Reach::Through(_) = ledger.reach {
+                    let mut shelf = self.shelf();
+                    shelf.is_behind = true;
+                    shelf.candidates.clear();
+                }
+                Ok(None)
+            }
+            // An outage passes; and what is wrong with one task does not keep the others from being worked on.
+            Err(error @ (Error::Unreachable { .. } | Error::AnswerLost { .. } | Error::Distrusted { .. })) => {
+                let mut shelf = self.shelf();
+                shelf.is_behind = true;
+                shelf.rest(task);
+                shelf.warn(error.to_string(), tell);
+                Ok(None)
+            }
             // One task whose lock somebody holds does not keep the others from being worked on.
             Err(error @ Error::Store(StoreError::Locked { .. })) => {
                 tell.say(What::Warning(error.to_string()));
@@ -247,6 +289,8 @@ impl Supply {
         // What the last listing saw, when it began, and until when it is believed.
         let mut last: Option<(Glimpse, Instant, Instant)> = None;
         let mut said = Vec::new();
+        let ledger = session.finder()?;
+        let mut tide = Tide::new();
         loop {
             // First, so that a signal or a task that comes back from now on is not missed.
             if std::mem::take(&mut self.shelf().is_stirred) {
@@ -261,16 +305,24 @@ impl Supply {
             let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
                 Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
             });
-            if !is_known {
+            let is_current = match ledger.reach {
+                Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
+                    tide.turn(authority.catch_up(&ledger, &prefix(Some(&self.terms.queue))), self, tell)?
+                }
+                Reach::Through(_) => false,
+                Reach::Alone | Reach::Provisional => true,
+            };
+            if !is_known || (tide.has_turned && is_current) {
                 let started = Instant::now();
-                let runnable = session.ledger().runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
+                let runnable = ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
                 let took = started.elapsed();
                 self.warn(&runnable, tell);
                 let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
                 last = glimpse.map(|glimpse| (glimpse, started, until));
-                if self.put_out(runnable, took, &mut said, tell) {
+                if self.put_out(runnable, took, is_current, &mut said, tell) {
                     return Ok(());
                 }
+                tide.ask_when_idle();
                 rest = (took * USE_FOR).min(USE_MAX);
             }
             let shelf = self.shelf();
@@ -286,9 +338,7 @@ impl Supply {
     fn warn(&self, runnable: &Runnable, tell: &Teller) {
         let mut shelf = self.shelf();
         for warning in runnable.left_out() {
-            if shelf.warned.insert(warning.clone()) {
-                tell.say(What::Warning(warning));
-            }
+            shelf.warn(warning, tell);
         }
     }
 
@@ -298,7 +348,14 @@ impl Supply {
     }
 
     /// Offers what a listing found. Whether the scout has nothing more to do.
-    fn put_out(&self, runnable: Runnable, took: Duration, said: &mut Vec<Blocked>, tell: &Teller) -> bool {
+    fn put_out(
+        &self,
+        runnable: Runnable,
+        took: Duration,
+        is_current: bool,
+        said: &mut Vec<Blocked>,
+        tell: &Teller,
+    ) -> bool {
         let more_may_come = runnable.more_may_come();
         let mut shelf = self.shelf();
         let now = Instant::now();
@@ -315,7 +372,7 @@ impl Supply {
             return true;
         }
         // What came back while the ledger was read may be missing in the listing.
-        let is_last_word = shelf.in_hand.is_empty() && !shelf.is_stirred;
+        let is_last_word = is_current && shelf.in_hand.is_empty() && !shelf.is_stirred;
         if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
             drop(shelf);
@@ -351,6 +408,52 @@ impl Drop for Claiming<'_> {
             shelf.in_hand.remove(&self.task);
         }
         self.supply.changed.notify_all();
+    }
+}
+
+/// When a scout asks the authority for what it does not know here: as soon as there is nothing to do, and then less and
+/// less often.
+struct Tide {
+    is_idle: bool,
+    /// Something came in with the last asking, or may have.
+    has_turned: bool,
+    next: Instant,
+    pause: Duration,
+    unreachable_since: Option<Instant>,
+}
+
+impl Tide {
+    fn new() -> Tide {
+        Tide { is_idle: false, has_turned: false, next: Instant::now(), pause: CATCH_UP_MIN, unreachable_since: None }
+    }
+
+    fn ask_when_idle(&mut self) {
+        (self.is_idle, self.has_turned) = (true, false);
+    }
+
+    fn is_due(&self) -> bool {
+        self.is_idle && Instant::now() >= self.next
+    }
+
+    /// Notes how asking went. An outage is waited for, but not for ever.
+    fn turn(&mut self, asked: Result<()>, supply: &Supply, tell: &Teller) -> Result<bool> {
+        self.next = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(CATCH_UP_MAX);
+        match asked {
+            Ok(()) => {
+                (self.has_turned, self.unreachable_since) = (true, None);
+                Ok(true)
+            }
+            Err(error @ Error::Unreachable { .. }) => {
+                let since = *self.unreachable_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > OUTAGE_MAX {
+                    return Err(error);
+                }
+                supply.shelf().warn(error.to_string(), tell);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

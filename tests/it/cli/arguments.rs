@@ -5,12 +5,11 @@ use clap::CommandFactory;
 use crate::support::{Outcome, Repo};
 
 /// What later issues deliver: it does not exist before.
-const LATER_OPTIONS: [&str; 16] = [
+const LATER_OPTIONS: [&str; 15] = [
     "--parent",
     "--verifier",
     "--sticky",
     "--workdir",
-    "--offline",
     "--local",
     "--deliver",
     "--skip-verifier",
@@ -24,7 +23,7 @@ const LATER_OPTIONS: [&str; 16] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 15] = [
     "replan",
     "cancel",
     "init",
@@ -32,7 +31,6 @@ const LATER_COMMANDS: [&str; 16] = [
     "repair",
     "hook",
     "gc",
-    "sync",
     "archive",
     "doctor",
     "wait",

@@ -342,7 +342,7 @@ fn the_poller_speaks_to_programs_too() {
     );
     assert_eq!(
         keys(&status["lastCycle"]),
-        "tasks reclaimed raced rejected observing refsPacked objectsPacked errors durationMs interrupted"
+        "tasks reclaimed raced rejected observing taken pushed lost refsPacked objectsPacked errors durationMs interrupted"
     );
     let restarted = repo.pm(&["poll", "restart", "--json", "--interval", "1h"]).json();
     let again = repo.pm(&["poll", "restart", "--json", "--interval", "1h"]).json();

@@ -127,6 +127,14 @@ impl Store for Watched<'_> {
         self.inner.compare_and_swap(held, name, expected, new)
     }
 
+    fn delete(&self, held: &Held, name: &RefName, expected: Oid) -> std::result::Result<Swap, StoreError> {
+        self.inner.delete(held, name, expected)
+    }
+
+    fn make_durable(&self, ids: &[Oid]) -> std::result::Result<(), StoreError> {
+        self.inner.make_durable(ids)
+    }
+
     fn publish(&self, held: &Held, refs: &[(RefName, Oid)]) -> std::result::Result<Publish, StoreError> {
         self.inner.publish(held, refs)
     }
@@ -177,7 +185,7 @@ impl World {
     /// The ledger as this agent sees it.
     pub fn ledger<'a>(&'a self, store: &'a dyn Store, agent: &str) -> Ledger<'a> {
         let agent = self.agents.iter().find(|known| known.as_str() == agent).expect("an agent of this world");
-        Ledger { store, clock: &self.clock, identity: &self.identity, agent, reach: Reach::Alone }
+        Ledger { store, clock: &self.clock, identity: &self.identity, agent, reach: pm::ledger::Reach::Alone }
     }
 }
 
