@@ -24,13 +24,12 @@ const LATER_OPTIONS: [&str; 16] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 15] = [
     "replan",
     "cancel",
     "init",
     "lost",
     "repair",
-    "hook",
     "gc",
     "sync",
     "archive",
