@@ -118,12 +118,10 @@ fn pre_receive(here: &Path, out: &Output) -> Result<ExitCode> {
     let updates: Vec<Update> = String::from_utf8_lossy(&pushed).lines().map(str::parse).collect::<Result<_>>()?;
     let session = Session::judging(here, out.clone())?;
     let refused = judge_all(&session.ledger(), &updates);
-    let fault = |fault: &ChainFault| json!({"ref": fault.name, "commit": fault.commit, "rule": fault.rule, "found": fault.found});
     if out.is_json() {
-        out.result(
-            || json!({"refs": updates.len(), "refused": refused.iter().map(fault).collect::<Vec<_>>()}),
-            String::new,
-        );
+        let fault = |fault: &ChainFault| json!({"ref": fault.name, "commit": fault.commit, "rule": fault.rule, "found": fault.found});
+        let value = || json!({"refs": updates.len(), "refused": refused.iter().map(fault).collect::<Vec<_>>()});
+        out.result(value, String::new);
     } else {
         refused.iter().for_each(|fault| out.refusal(&line(fault)));
     }
@@ -132,7 +130,8 @@ fn pre_receive(here: &Path, out: &Output) -> Result<ExitCode> {
     }
     if !out.is_json() {
         out.refusal(&format!(
-            "pm: nothing of this push was taken, since {} of its {} refs were refused; fetch what this hub has, and push what follows from that",
+            "pm: nothing of this push was taken ({} of {} refs refused); fetch what this hub has, and push what follows \
+             from it",
             refused.len(),
             updates.len()
         ));

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::git_program::{FSYNC, Git};
+use crate::id::TASKS;
 use crate::store::git::GitStore;
-use crate::store::{Durability, StoreError, durable};
+use crate::store::{Durability, Store, StoreError, durable};
 
 /// How a hook of ours begins, of whatever version of pm.
 const MARK: &[u8] = b"#!/bin/sh\n# Written by `pm hook install`";
@@ -112,7 +113,11 @@ pub fn install(store: &GitStore, program: &Path) -> Result<Installed> {
         ));
     }
     if store.work_dir().is_some() {
-        notes.push("this repository has a worktree; a hub is better bare, since git refuses pushes to a branch that is checked out".to_owned());
+        notes.push("this repository has a worktree: git refuses pushes to a branch that is checked out, and a hub is better bare"
+                .to_owned());
+    }
+    if placed == Placed::Created && !store.tips(TASKS)?.is_empty() {
+        notes.push("there are tasks here that no hook has judged; `pm verify` judges them".to_owned());
     }
     for key in ["transfer.hideRefs", "receive.hideRefs", "uploadpack.hideRefs"] {
         if let Some(pattern) = hiding(&store.config_strings(key)) {
@@ -190,7 +195,8 @@ fn script(program: &Path) -> Vec<u8> {
         }\n\
         \"$pm\" hook pre-receive\n\
         code=$?\n\
-        [ \"$code\" -le 1 ] || echo \"pm: refused: this hub's pm failed with $code, so nothing was judged; tell its administrator\" >&2\n\
+        [ \"$code\" -le 1 ] ||\n\
+        \techo \"pm: refused: this hub's pm failed with $code, so nothing can be judged; tell its administrator\" >&2\n\
         exit \"$code\"\n";
     [MARK, head, &quoted(program), tail].concat()
 }
@@ -228,7 +234,9 @@ fn fsck_objects(git: &Git, warnings: &mut Vec<String>) -> Result<Setting> {
         }
         Some(chosen) if git.is_on(chosen) == Some(true) => Settled::Kept,
         Some(chosen) => {
-            warnings.push(format!("{chosen} is off: git takes objects that are not well formed; `git config {key} true` is what a hub needs"));
+            warnings.push(format!(
+                "{chosen} is off: git takes objects that are not well formed; a hub needs `git config {key} true`"
+            ));
             Settled::Differs
         }
     };

@@ -86,7 +86,7 @@ fn the_repository_is_named_or_the_one_around() {
     elsewhere.pm_with(&[("GIT_DIR", &place)], &["hook", "install"]).ok().says_nothing_new();
 
     let with_worktree = Repo::init(&[]);
-    with_worktree.pm(&["hook", "install"]).ok().says("a hub is better bare");
+    with_worktree.pm(&["hook", "install"]).ok().says("this repository has a worktree");
     assert!(with_worktree.path().join(".git/hooks/pre-receive").is_file());
 }
 
