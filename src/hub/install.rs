@@ -113,8 +113,9 @@ pub fn install(store: &GitStore, program: &Path) -> Result<Installed> {
         ));
     }
     if store.work_dir().is_some() {
-        notes.push("this repository has a worktree: git refuses pushes to a branch that is checked out, and a hub is better bare"
-                .to_owned());
+        let note = "this repository has a worktree: git refuses pushes to a branch that is checked out, and a hub is \
+                    better bare";
+        notes.push(note.to_owned());
     }
     if placed == Placed::Created && !store.tips(TASKS)?.is_empty() {
         notes.push("there are tasks here that no hook has judged; `pm verify` judges them".to_owned());

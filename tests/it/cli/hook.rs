@@ -2,6 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use serde_json::json;
+
 use super::hook_hostile::{EMPTY_TREE, bent, raw, write};
 use crate::support::hub::Hub;
 use crate::support::{AGENT, Outcome, Repo, task_ref};
@@ -234,7 +236,7 @@ fn the_hook_can_be_asked_by_hand_and_in_json() {
         ask(&format!("{zeros} {tip} refs/pm/tasks/default/a\n{tip} {below} refs/pm/tasks/default/a\n"), &["--json"]);
     let json = json.exits(1).stdout_json();
     assert_eq!((&json["refs"], json["refused"].as_array().map(Vec::len)), (&2.into(), Some(1)));
-    assert_eq!((&json["refused"][0]["rule"], &json["refused"][0]["commit"]), (&"fast-forward".into(), &below.into()));
+    assert_eq!((&json["refused"][0]["rule"], &json["refused"][0]["commit"]), (&"fast-forward".into(), &json!(below)));
     ask("nonsense\n", &[]).fails(2).says("as git tells a hook");
     // A name that is no text is no task's.
     let line = [format!("{zeros} {tip} refs/pm/tasks/default/").as_bytes(), b"\xff\n"].concat();
@@ -243,4 +245,11 @@ fn the_hook_can_be_asked_by_hand_and_in_json() {
     command.arg(std::ffi::OsStr::from_bytes(&line)).arg(env!("CARGO_BIN_EXE_pm")).env("PM_AGENT_ID", AGENT);
     Outcome::of(&args, &mut command).fails(1).says("rule 'namespace'");
     Repo::nowhere().pm(&["hook", "pre-receive"]).fails(18);
+    // What keeps pm from reading is not the pusher's fault, and nothing is taken.
+    let object = repo.git_dir().join("objects").join(&below[..2]).join(&below[2..]);
+    std::fs::remove_file(&object).expect("removed");
+    std::fs::create_dir(&object).expect("made");
+    let lines = format!("{below} {tip} refs/pm/tasks/default/a\n{zeros} {tip} refs/heads/a\n");
+    let outcome = ask(&lines, &[]).fails(1).says("default/a: refused by rule 'failure': the hub could not judge it");
+    assert!(outcome.stderr.contains("(1 of 2 refs refused)"), "{outcome:?}");
 }
