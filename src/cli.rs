@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, list, log, man, next, owned, plan,
-    poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work, work_child,
+    bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, hook, list, log, man, next, owned,
+    plan, poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -225,6 +225,8 @@ pub enum Command {
     /// Part of work: a process between the runner and one command
     #[command(hide = true)]
     WorkChild(Late<work_child::Args>),
+    /// Make a repository a hub that judges what is pushed to it
+    Hook(Late<hook::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
     /// Print a fresh context id
@@ -292,6 +294,10 @@ impl Command {
                 args.run(&session, &open)
             }
             Command::WorkChild(args) => args.run(),
+            Command::Hook(args) => {
+                global.enter_dir()?;
+                args.run(&here(), &global.output())
+            }
             Command::ContextId(args) => args.run(&global.output()).map(done),
             Command::Demo(args) => args.run(&global.output()).map(done),
             Command::Completions(args) => args.run(&global.output()).map(done),

@@ -177,6 +177,24 @@ impl Git {
         }
     }
 
+    /// The value of a configuration key, of all scopes.
+    pub fn get(&self, key: &str) -> Option<String> {
+        self.output(&["config", "--get", key]).ok().map(|value| value.trim().to_owned())
+    }
+
+    /// Whether a switch of the configuration is on; `None` where it is unset, or set to nonsense.
+    pub fn is_on(&self, key: &str) -> Option<bool> {
+        self.output(&["config", "--type=bool", "--get", key]).ok().map(|value| value.trim() == "true")
+    }
+
+    /// Sets a configuration key in this repository.
+    ///
+    /// # Errors
+    /// `Io` where the configuration cannot be written.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        self.output(&["config", "--local", key, value]).map(drop)
+    }
+
     /// Makes git's own maintenance safe for the ledger's refs, in this repository only, unless `core.fsync` is set
     /// to anything. Returns whether this call set it.
     ///

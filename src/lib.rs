@@ -5,7 +5,7 @@
 //!
 //! - [`protocol`]: the rules, pure. [`store`]: objects, refs, locks. Neither knows the other.
 //! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
-//! - [`poll`]: the daemon beside the commands. [`work`]: the runner.
+//! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`hub`]: judging what is pushed.
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
@@ -20,6 +20,7 @@ pub mod demo;
 pub mod error;
 pub mod exit_code;
 pub mod git_program;
+pub mod hub;
 pub mod id;
 pub mod ledger;
 pub mod output;

@@ -130,6 +130,11 @@ impl Output {
         self.stderr(&format!("warning: {text}"));
     }
 
+    /// What a hub says to whoever pushed; on stderr, also when quiet.
+    pub fn refusal(&self, text: &str) {
+        self.stderr(text);
+    }
+
     /// Why the command failed; on stderr.
     pub fn error(&self, error: &Error) {
         if self.json {

@@ -71,6 +71,15 @@ impl Session {
         Session::over(GitStore::discover(dir)?, caller, out)
     }
 
+    /// Opens the repository to judge what is pushed to it: for a hook, which acts as nobody and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn judging(dir: &std::path::Path, out: Output) -> Result<Session> {
+        let caller = Caller { agent: Some("hub".parse()?), ..Caller::default() };
+        Session::over(GitStore::discover_for_reading(dir)?, &caller, out)
+    }
+
     fn over(mut store: GitStore, caller: &Caller, out: Output) -> Result<Session> {
         let config = Config::read(&store)?;
         store.set_durability(config.durability);

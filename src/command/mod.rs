@@ -10,6 +10,7 @@ pub mod executing;
 pub mod fence;
 pub mod finished;
 pub mod heartbeat;
+pub mod hook;
 pub mod list;
 pub mod log;
 pub mod man;

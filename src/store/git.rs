@@ -3,6 +3,7 @@
 //! gix's object store, configuration and discovery are used; its ref transactions are not. Only this file and those
 //! below `git/` name gix.
 
+mod alternates;
 mod discover;
 mod glimpse;
 mod layout;
@@ -44,6 +45,8 @@ pub struct GitStore {
     refs: Refs,
     rescue: Rescue,
     durability: Durability,
+    /// Whether it may put back what a gc deleted: whoever only judges must write nothing at all.
+    restores: bool,
 }
 
 impl GitStore {
@@ -61,7 +64,18 @@ impl GitStore {
             git_dir: absolute(repo.git_dir())?,
             repo,
             durability: Durability::default(),
+            restores: true,
         })
+    }
+
+    /// As [`GitStore::discover`], for whoever only reads: nothing is ever written, not even to restore an object. In a
+    /// hook of a push, what was pushed is read from git's quarantine, and what was there before from the repository
+    /// (githooks(5); `Objects::new` and `Reading` follow the variables that git sets).
+    ///
+    /// # Errors
+    /// As [`GitStore::discover`].
+    pub fn discover_for_reading(dir: &Path) -> Result<GitStore, StoreError> {
+        Ok(GitStore { restores: false, ..GitStore::discover(dir)? })
     }
 
     /// How strongly acknowledged records are kept.
@@ -317,7 +331,7 @@ impl GitStore {
     /// Reads, and where an object is missing puts back what a `git gc` deleted and reads again.
     fn rescuing<T>(&self, read: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
         match read() {
-            Err(StoreError::Missing { .. }) if self.rescue.restore(&self.objects)? => read(),
+            Err(StoreError::Missing { .. }) if self.restores && self.rescue.restore(&self.objects)? => read(),
             result => result,
         }
     }

@@ -30,8 +30,10 @@ pub mod holding;
 pub mod keeper;
 pub mod line;
 pub mod renewal;
+mod shelf;
 pub mod stop;
 pub mod supply;
+mod tide;
 pub mod transcript;
 pub mod vigil;
 

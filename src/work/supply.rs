@@ -4,13 +4,15 @@
 //! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
 //! the compare-and-swap.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::event::{Teller, What};
 use super::renewal::TTL_MIN_MS;
+use super::shelf::Shelf;
 use super::stop::{Stop, Wish};
+use super::tide::Tide;
 use crate::clock::since_boot_ms;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
@@ -24,13 +26,6 @@ use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
 use crate::store::git::Glimpse;
-
-/// The shortest and the longest time between two askings of the authority by a runner that has nothing to do.
-const CATCH_UP_MIN: Duration = Duration::from_millis(500);
-const CATCH_UP_MAX: Duration = Duration::from_secs(10);
-
-/// How long a runner that has nothing to do waits for an authority that cannot be reached.
-const OUTAGE_MAX: Duration = Duration::from_secs(3600);
 
 /// The first pause of a runner that has nothing to do; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -55,12 +50,6 @@ const USE_FOR: u32 = 10;
 
 /// The longest that a listing is used for, and that is paused after one.
 const USE_MAX: Duration = Duration::from_secs(5);
-
-/// A task that came back is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
-const RETRY_MIN: Duration = Duration::from_secs(1);
-
-/// The longest such pause.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// What is handed out, and until when.
 #[derive(Debug, Clone)]
@@ -104,76 +93,10 @@ pub struct Supply {
     changed: Condvar,
 }
 
-#[derive(Debug)]
-struct Shelf {
-    /// What the last listing found, in the order in which it is handed out.
-    candidates: VecDeque<(RefName, TaskState)>,
-    /// Until when it is used.
-    fresh_until: Instant,
-    /// An agent is reading the ledger, or waits for a change.
-    is_scouted: bool,
-    /// Something has changed that the one who waits should look at.
-    is_stirred: bool,
-    /// The tasks that agents are claiming or working on. Whatever the ledger says of them, no other agent here takes
-    /// them before they have come back.
-    in_hand: HashSet<TaskId>,
-    /// How many of them are being claimed.
-    claiming: u64,
-    /// How many tasks were claimed.
-    taken: u64,
-    /// Tasks that came back: until when they are left alone, and the next such pause.
-    resting: HashMap<TaskId, (Instant, Duration)>,
-    /// Others were faster at the authority: what is known here is old.
-    is_behind: bool,
-    /// What listings had to leave out was said.
-    warned: HashSet<String>,
-    /// There is nothing more to come.
-    is_over: bool,
-}
-
-impl Shelf {
-    /// The next candidate of a listing that is still fresh.
-    fn candidate(&mut self) -> Option<(RefName, TaskState)> {
-        if Instant::now() >= self.fresh_until {
-            self.candidates.clear();
-        }
-        self.candidates.pop_front()
-    }
-
-    /// Says what is wrong, once.
-    fn warn(&mut self, warning: String, tell: &Teller) {
-        if self.warned.insert(warning.clone()) {
-            tell.say(What::Warning(warning));
-        }
-    }
-
-    /// Leaves a task alone for a while, and for longer each time.
-    fn rest(&mut self, task: TaskId) {
-        let pause = self.resting.get(&task).map_or(RETRY_MIN, |(_, next)| *next);
-        // What has not come back for long, and is in nobody's hands here, is with others now, or closed.
-        let in_hand = &self.in_hand;
-        self.resting.retain(|task, (until, _)| in_hand.contains(task) || until.elapsed() < RETRY_MAX);
-        self.resting.insert(task, (Instant::now() + pause, (pause * 2).min(RETRY_MAX)));
-    }
-}
-
 impl Supply {
     /// A supply on these terms.
     pub fn new(terms: Terms) -> Supply {
-        let shelf = Shelf {
-            candidates: VecDeque::new(),
-            fresh_until: Instant::now(),
-            is_scouted: false,
-            is_stirred: false,
-            in_hand: HashSet::new(),
-            claiming: 0,
-            taken: 0,
-            resting: HashMap::new(),
-            is_behind: false,
-            warned: HashSet::new(),
-            is_over: false,
-        };
-        Supply { terms, shelf: Mutex::new(shelf), changed: Condvar::new() }
+        Supply { terms, shelf: Mutex::new(Shelf::new()), changed: Condvar::new() }
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -306,9 +229,10 @@ impl Supply {
                 Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
             });
             let is_current = match ledger.reach {
-                Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
-                    tide.turn(authority.catch_up(&ledger, &prefix(Some(&self.terms.queue))), self, tell)?
-                }
+                Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => tide
+                    .turn(authority.catch_up(&ledger, &prefix(Some(&self.terms.queue))), |why| {
+                        self.shelf().warn(why, tell)
+                    })?,
                 Reach::Through(_) => false,
                 Reach::Alone | Reach::Provisional => true,
             };
@@ -408,52 +332,6 @@ impl Drop for Claiming<'_> {
             shelf.in_hand.remove(&self.task);
         }
         self.supply.changed.notify_all();
-    }
-}
-
-/// When a scout asks the authority for what it does not know here: as soon as there is nothing to do, and then less and
-/// less often.
-struct Tide {
-    is_idle: bool,
-    /// Something came in with the last asking, or may have.
-    has_turned: bool,
-    next: Instant,
-    pause: Duration,
-    unreachable_since: Option<Instant>,
-}
-
-impl Tide {
-    fn new() -> Tide {
-        Tide { is_idle: false, has_turned: false, next: Instant::now(), pause: CATCH_UP_MIN, unreachable_since: None }
-    }
-
-    fn ask_when_idle(&mut self) {
-        (self.is_idle, self.has_turned) = (true, false);
-    }
-
-    fn is_due(&self) -> bool {
-        self.is_idle && Instant::now() >= self.next
-    }
-
-    /// Notes how asking went. An outage is waited for, but not for ever.
-    fn turn(&mut self, asked: Result<()>, supply: &Supply, tell: &Teller) -> Result<bool> {
-        self.next = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(CATCH_UP_MAX);
-        match asked {
-            Ok(()) => {
-                (self.has_turned, self.unreachable_since) = (true, None);
-                Ok(true)
-            }
-            Err(error @ Error::Unreachable { .. }) => {
-                let since = *self.unreachable_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > OUTAGE_MAX {
-                    return Err(error);
-                }
-                supply.shelf().warn(error.to_string(), tell);
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
     }
 }
 

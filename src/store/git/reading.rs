@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gix::objs::{Find, Kind};
 
-use super::stored;
+use super::{alternates, stored};
 use crate::id::Oid;
 use crate::store::lock::Wait;
 use crate::store::{StoreError, durable};
@@ -49,7 +49,7 @@ impl Reading {
 
     fn open(&self) -> Result<Vec<gix::odb::Handle>, StoreError> {
         let alternates = std::env::var_os("GIT_ALTERNATE_OBJECT_DIRECTORIES");
-        let alternates = alternates.iter().flat_map(std::env::split_paths);
+        let alternates = alternates.iter().flat_map(|list| alternates::parse(list));
         let open = |dir: PathBuf| {
             // Room for as many packs again as there are, for processes that live long.
             let slots = gix::odb::store::init::Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 256 };

@@ -23,13 +23,12 @@ const LATER_OPTIONS: [&str; 15] = [
     "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 15] = [
+const LATER_COMMANDS: [&str; 14] = [
     "replan",
     "cancel",
     "init",
     "lost",
     "repair",
-    "hook",
     "gc",
     "archive",
     "doctor",

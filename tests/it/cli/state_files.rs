@@ -118,9 +118,17 @@ fn every_file_that_pm_makes_is_on_the_page_of_its_state() {
     run(&[], &["plan", "--title", "W", "--text", "Words"]);
     run(&[], &["work", "--max-tasks", "1", "--", "true"]);
     run(&[], &["poll", "run", "--once"]);
-    for args in
-        [&["next"][..], &["status"], &["list"], &["show", "--task", "a"], &["log"], &["verify"], &["poll", "status"]]
-    {
+    run(&[], &["hook", "install"]);
+    for args in [
+        &["next"][..],
+        &["status"],
+        &["list"],
+        &["show", "--task", "a"],
+        &["log"],
+        &["verify"],
+        &["poll", "status"],
+        &["hook", "pre-receive"],
+    ] {
         assert_eq!(made(&repo, &[], args), BTreeSet::new(), "{args:?} only reads");
     }
     found.extend(made_by_a_poller(&repo));

@@ -32,6 +32,18 @@ fn an_object_that_a_running_gc_deletes_is_put_back_by_the_next_reader() {
 }
 
 #[test]
+fn whoever_only_reads_puts_nothing_back() {
+    let repo = Repo::init(&[]);
+    let store = repo.open();
+    start_gc(&repo);
+    let first = append_done(&store, &name("a"), None, "kept while a gc runs");
+    fs::remove_file(loose(&repo, first)).expect("deleted, as a gc does");
+    let reading = GitStore::discover_for_reading(repo.path()).expect("opened");
+    assert!(matches!(reading.read_commit(first), Err(StoreError::Missing { .. })));
+    assert!(!loose(&repo, first).exists());
+}
+
+#[test]
 fn an_object_that_was_deleted_before_its_ref_moved_is_written_again() {
     let repo = Repo::init(&[]);
     let store = repo.open();
