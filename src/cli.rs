@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, list, log, man, next, owned, plan,
-    poll, pull, queues, reclaim, release, report, show, status, sweep, verify, work, work_child,
+    bulk_plan, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, init, list, log, man,
+    next, owned, plan, poll, pull, queues, reclaim, release, report, show, status, sweep, verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -214,6 +214,10 @@ pub enum Command {
     /// Part of work: a process between the runner and one command
     #[command(hide = true)]
     WorkChild(Late<work_child::Args>),
+    /// Set a repository up for a ledger, and say what it would look like
+    Init(Late<init::Args>),
+    /// Find out what is wrong with this repository, host or setup, and how to mend it
+    Doctor(Late<doctor::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
     /// Print a fresh context id
@@ -260,6 +264,11 @@ impl Command {
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
             Command::Verify(args) => args.run(&global.session()?),
+            Command::Init(args) => args.run(&global.session()?).map(done),
+            Command::Doctor(args) => {
+                global.enter_dir()?;
+                args.run(&here(), &global.output())
+            }
             Command::Poll(args) if args.is_from_outside() => {
                 global.enter_dir()?;
                 args.run_outside(&StateRoot::find(&here())?, &global.output())

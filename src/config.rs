@@ -11,7 +11,7 @@ use crate::store::Durability;
 use crate::store::git::GitStore;
 
 /// The keys that this build knows, as git prints them.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "pm.agent",
     "pm.allowVerifier",
     "pm.durability",
@@ -19,6 +19,7 @@ const KEYS: [&str; 9] = [
     "pm.maxAttempts",
     "pm.pollQueue",
     "pm.queue",
+    "pm.remote",
     "pm.stateRoot",
     "pm.ttl",
 ];
@@ -45,6 +46,8 @@ pub struct Config {
     pub poll_queues: Vec<Queue>,
     /// `pm.stateRoot`: where the poller's files are; relative to the git directory that all worktrees share.
     pub state_root: Option<PathBuf>,
+    /// `pm.remote`: the remote of this repository that is the authority (design, section 7).
+    pub remote: Option<String>,
     /// `pm.allowVerifier`, several: the commands out of the ledger that may run here; `*` is all.
     pub allow_verifier: Vec<String>,
     /// Whether `core.fsync` is set to anything: maintenance can then be trusted not to lose refs.
@@ -85,6 +88,7 @@ impl Config {
                 .map(|text| text.parse().map_err(|error| wrong("pm.pollQueue", text, Error::from(error))))
                 .collect::<Result<_>>()?,
             state_root: Config::state_root(store)?,
+            remote: parsed(store, "pm.remote", |text| remote_name(text).map(|()| text.to_owned()))?,
             allow_verifier: store.config_strings("pm.allowVerifier"),
             fsync_is_set: store.config_string("core.fsync").is_some(),
         })
@@ -113,6 +117,19 @@ impl Config {
 
 fn wrong(key: &str, text: &str, error: Error) -> Error {
     Error::Usage(format!("git configuration {key} = '{text}' cannot be used: {error}"))
+}
+
+/// Checks that a text can be the name of a remote, and nothing else to git.
+///
+/// # Errors
+/// `Usage` where it is not.
+pub fn remote_name(text: &str) -> Result<()> {
+    let is_name = !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
+    if is_name {
+        Ok(())
+    } else {
+        Err(Error::Usage(format!("'{}' is not the name of a remote", crate::id::shown(text))))
+    }
 }
 
 /// The known key that is at most two edits away.

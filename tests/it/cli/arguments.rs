@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use crate::support::{Outcome, Repo};
 
 /// What later issues deliver: it does not exist before.
-const LATER_OPTIONS: [&str; 16] = [
+const LATER_OPTIONS: [&str; 15] = [
     "--parent",
     "--verifier",
     "--sticky",
@@ -21,20 +21,17 @@ const LATER_OPTIONS: [&str; 16] = [
     "--cascade",
     "--cascade-up",
     "--no-cascade",
-    "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 16] = [
+const LATER_COMMANDS: [&str; 14] = [
     "replan",
     "cancel",
-    "init",
     "lost",
     "repair",
     "hook",
     "gc",
     "sync",
     "archive",
-    "doctor",
     "wait",
     "graph",
     "dashboard",

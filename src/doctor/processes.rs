@@ -1,0 +1,115 @@
+//! Which processes may hold a lock file. Linux tells; elsewhere nothing is known.
+//!
+//! git closes a ref's lock file long before it is done with it (a prepared transaction waits with nothing open), so a
+//! closed lock file may still be held: a git at work in this repository counts, too. What cannot be seen from here: other
+//! hosts, and other containers.
+
+use std::path::{Path, PathBuf};
+
+/// What was seen of the processes of this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Those that may hold it, for people.
+    pub holders: Vec<String>,
+    /// How many of the user whom the lock file belongs to could not be looked at.
+    pub hidden: usize,
+}
+
+/// A lock file to be asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// Device and inode.
+    pub id: (u64, u64),
+    /// Whose it is.
+    pub owner: u32,
+    /// The directories of the repository: where a git at work in it is, or what it names.
+    pub places: &'a [PathBuf],
+}
+
+/// Elsewhere nothing can be said.
+#[cfg(not(target_os = "linux"))]
+pub fn look(_asked: Asked<'_>) -> Option<Seen> {
+    None
+}
+
+/// Looks at all processes; `None` where that is not possible.
+#[cfg(target_os = "linux")]
+pub fn look(asked: Asked<'_>) -> Option<Seen> {
+    use std::os::unix::fs::MetadataExt;
+    let mut seen = Seen::default();
+    let mut looked_at_self = false;
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if pid == std::process::id() {
+            looked_at_self = true;
+            continue;
+        }
+        let owner = entry.metadata().map(|metadata| metadata.uid()).ok();
+        match linux::may_hold(&entry.path(), asked) {
+            Ok(Some(name)) => seen.holders.push(format!("process {pid} ({name})")),
+            // A user's processes make files that are that user's.
+            Err(()) if owner == Some(asked.owner) => seen.hidden += 1,
+            Ok(None) | Err(()) => {}
+        }
+    }
+    // Where not even this process is to be seen, nothing else would be.
+    looked_at_self.then_some(seen)
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::io::{self, ErrorKind};
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    use super::Asked;
+
+    /// Programs that close the lock files which they hold.
+    const CLOSING: [&str; 4] = ["git", "jj", "gix", "ein"];
+
+    /// The name of a process if it may hold the lock; an error where it cannot be looked at.
+    pub(super) fn may_hold(process: &Path, asked: Asked<'_>) -> Result<Option<String>, ()> {
+        // What has ended meanwhile holds nothing.
+        let unless_gone = |error: io::Error| if error.kind() == ErrorKind::NotFound { Ok(None) } else { Err(()) };
+        let name = match fs::read(process.join("comm")) {
+            Ok(name) => String::from_utf8_lossy(&name).trim_end().to_owned(),
+            Err(error) => return unless_gone(error),
+        };
+        let files = match fs::read_dir(process.join("fd")) {
+            Ok(files) => files,
+            Err(error) => return unless_gone(error),
+        };
+        let is_lock = |file: fs::DirEntry| {
+            fs::metadata(file.path()).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == asked.id)
+        };
+        if files.flatten().any(is_lock) {
+            return Ok(Some(crate::id::shown(&name)));
+        }
+        if !CLOSING.iter().any(|closing| name.starts_with(closing)) {
+            return Ok(None);
+        }
+        Ok(is_at_work(process, asked).then(|| crate::id::shown(&name)))
+    }
+
+    /// Whether a git is in the repository, or names it in its arguments or its environment.
+    fn is_at_work(process: &Path, asked: Asked<'_>) -> bool {
+        let dir = fs::read_link(process.join("cwd")).unwrap_or_default();
+        if asked.places.iter().any(|place| dir.starts_with(place)) {
+            return true;
+        }
+        let read = |name| fs::read(process.join(name)).unwrap_or_default();
+        let (line, environment) = (read("cmdline"), read("environ"));
+        let own = environment.split(|byte| *byte == 0).filter(|variable| variable.starts_with(b"GIT_"));
+        line.split(|byte| *byte == 0).chain(own).any(|word| {
+            // `--git-dir=x`, `GIT_DIR=x`, or `x` alone.
+            let value = word.splitn(2, |byte| *byte == b'=').last().unwrap_or_default();
+            let path = dir.join(OsStr::from_bytes(value));
+            path.canonicalize().is_ok_and(|path| asked.places.iter().any(|place| path.starts_with(place)))
+        })
+    }
+}
