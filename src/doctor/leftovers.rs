@@ -27,13 +27,13 @@ pub fn findings(store: &GitStore, state_root: Option<&Path>, fix: bool) -> Resul
     };
     let texts = removed(&mut texts.iter().map(|(path, _)| path));
     let halves = removed(&mut halves.iter());
-    let rows = [(objects, "temporary object file"), (texts, "text of a task"), (halves, "half-written file of pm")];
+    let rows = [(objects, "temporary object file"), (texts, "task text"), (halves, "half-written state file")];
     let rows = rows.into_iter().filter(|(number, _)| *number > 0);
     Ok(rows.map(|(number, what)| judge(number, what, fix)).collect())
 }
 
 fn judge(number: usize, what: &'static str, is_removed: bool) -> Finding {
-    let files = count(number, what).replace("texts of a task", "texts of tasks");
+    let files = count(number, what);
     let found = format!("{files} that a killed process left more than a day ago");
     if is_removed {
         Finding::fixed("leftover", format!("removed {found}"))

@@ -44,7 +44,7 @@ fn lines(path: &Path) -> Result<Vec<String>> {
 
 fn shallow(cut: usize) -> Option<Finding> {
     let found = format!("the history of {} is cut off: this is a shallow clone of the ledger", count(cut, "task"));
-    let remedy = "`git fetch --unshallow <remote> 'refs/pm/*'` brings the rest of the chains";
+    let remedy = "`git fetch --unshallow <remote> 'refs/pm/*:refs/pm-remote/<remote>/*'` brings the rest of the chains";
     (cut > 0).then(|| Finding::wrong("shallow", found, remedy))
 }
 

@@ -10,6 +10,7 @@ mod configuration;
 mod damage;
 mod disk;
 mod doctor;
+mod doctor_fix;
 mod doctor_remote;
 mod exit_codes;
 mod fence;
