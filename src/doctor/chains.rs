@@ -54,7 +54,7 @@ impl Chains {
         };
         for damage in &scan.damaged {
             match damage.name.task() {
-                Ok(_) => chains.damaged.push(format!("{}: {}", damage.name, damage.error)),
+                Ok(_) => chains.damaged.push(damage.error.to_string()),
                 Err(_) => chains.strays.push(damage.name.to_string()),
             }
         }

@@ -22,7 +22,7 @@ pub struct Setting {
 impl Setting {
     /// The command that takes exactly this line out again, or what to do where none can.
     pub fn unset(&self) -> String {
-        self.unless_of_a_command(format!("`git config --{} --unset {}`", self.scope, self.key))
+        self.unless_of_a_command(format!("`git config --{} --unset-all {}`", self.scope, self.key))
     }
 
     /// As [`Setting::unset`], for a key that may have several values.
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_remedy_names_the_scope_and_no_password_is_shown() {
         let setting = Setting { scope: "global".to_owned(), key: "k.v".to_owned(), value: "x".to_owned() };
-        assert_eq!(setting.unset(), "`git config --global --unset k.v`");
+        assert_eq!(setting.unset(), "`git config --global --unset-all k.v`");
         assert!(Setting { scope: "command".to_owned(), ..setting }.unset().contains("environment"));
         assert_eq!(without_password("to https://u:p@w@h/x, git://h/u:p@x"), "to https://u:***@h/x, git://h/u:p@x");
         let two = |written: &str| authority("o", Some(&("a".to_owned(), vec![written.to_owned()])));

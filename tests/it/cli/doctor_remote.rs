@@ -1,10 +1,14 @@
 //! `pm doctor --remote`: what a host does is tried out, and nothing of it stays there.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Repo, text};
+use crate::support::process::{Process, with_variable};
+use crate::support::{DEADLINE, Repo, text, until};
 
 /// A repository whose authority is a bare one beside it.
 fn with_hub() -> (Repo, String) {
@@ -17,7 +21,7 @@ fn with_hub() -> (Repo, String) {
 }
 
 fn hook(hub: &str, name: &str, script: &str) {
-    let dir = std::path::Path::new(hub).join("hooks");
+    let dir = Path::new(hub).join("hooks");
     std::fs::create_dir_all(&dir).expect("made");
     let path = dir.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
@@ -134,4 +138,33 @@ fn an_authority_that_cannot_be_reached_is_wrong_and_none_is_a_wrong_call() {
     check(&found, "remote-reach", "wrong", "cannot be reached");
     repo.git(&["config", "--unset", "pm.remote"]);
     repo.pm(&["doctor", "--remote"]).fails(2).says("`pm init --remote <name>`");
+}
+
+#[test]
+fn a_signal_half_way_leaves_nothing_behind() {
+    let (repo, hub) = with_hub();
+    // The first push waits until it is told to go on.
+    hook(&hub, "update", "[ -e \"$0.at\" ] && exit 0; echo >\"$0.at\"; read -r _ <\"$0.go\"");
+    let hooks = Path::new(&hub).join("hooks");
+    let go = hooks.join("update.go");
+    assert!(repo.program("mkfifo", &[&go.display().to_string()]).status().expect("made").success());
+    let probe = Process::start(&mut repo.pm_command(&["doctor", "--remote"]));
+    until("the first push", || hooks.join("update.at").exists().then_some(()));
+    probe.signal(Signal::TERM);
+    std::fs::write(go, "go\n").expect("told");
+    let outcome = probe.outcome().exits(1);
+    assert!(outcome.stdout.contains("stopped half way") && !outcome.stdout.contains("remote-stale"), "{outcome:?}");
+    assert_eq!(scratch(&repo, &hub), "");
+}
+
+#[test]
+fn a_git_that_does_not_answer_is_ended_with_all_that_it_started() {
+    let repo = Repo::new();
+    let git = pm::git_program::Git::new(&repo.git_dir());
+    let assignment = format!("PM_PROBED={}", repo.path().display());
+    let alias = format!("alias.hang=!{assignment} sleep 100 & {assignment} sleep 100");
+    let started = Instant::now();
+    let error = git.probe_output(&["-c", &alias, "hang"], Duration::from_millis(300)).expect_err("too late");
+    assert!(started.elapsed() < DEADLINE && error.to_string().contains("no answer within"), "{error}");
+    until("nothing of it is left", || with_variable(&assignment).is_empty().then_some(()));
 }
