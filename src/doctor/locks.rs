@@ -167,7 +167,8 @@ impl Lock {
                 Finding::wrong(check, found, "`pm doctor --fix` removes it")
             }
             Some(seen) => {
-                let hidden = super::count(seen.hidden, "process");
+                let hidden =
+                    if seen.hidden == 1 { "1 process".to_owned() } else { format!("{} processes", seen.hidden) };
                 let found = format!("{path} has been there for {age}; {hidden} of its owner cannot be looked at");
                 Finding::wrong(check, found, format!("run `pm doctor --fix` as the owner of that file. {by_hand}"))
             }

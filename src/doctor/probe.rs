@@ -17,6 +17,9 @@ use crate::git_program::Git;
 /// Above so many refs every push is slow: each reads all of them (`docs/decisions/0019-what-the-doctor-checks.md`).
 const MANY_REFS: usize = 5_000;
 
+/// What git says of a host that does not offer all or nothing.
+const NOT_ATOMIC: &str = "does not support --atomic";
+
 /// Where scratch refs are.
 const SCRATCH: &str = "refs/pm/doctor/";
 
@@ -102,6 +105,17 @@ impl Probe<'_> {
         Ok(self.host.push(options, refspecs))
     }
 
+    /// Pushes where a host that was well so far must answer: no answer is no refusal.
+    fn ask(&mut self, options: &[String], refspecs: &[String]) -> std::result::Result<Pushed, Enough> {
+        let pushed = self.push(options, refspecs)?;
+        if !pushed.is_answered() && !pushed.said.contains(NOT_ATOMIC) {
+            let found = format!("'{}' did not say what became of a push: {}", self.remote, pushed.said);
+            self.wrong("remote-answer", found, "run it again; if it stays so, see what its hooks do");
+            return Err(Enough);
+        }
+        Ok(pushed)
+    }
+
     /// Everything, one after the other.
     fn try_all(&mut self, name: &str, commits: &Commits) -> std::result::Result<(), Enough> {
         self.reach()?;
@@ -168,7 +182,7 @@ impl Probe<'_> {
                 );
             }
         }
-        let again = self.push(&absent, &[format!("{}:{name}", commits.other)])?;
+        let again = self.ask(&absent, &[format!("{}:{name}", commits.other)])?;
         self.refused(
             again.took_in(name),
             "remote-create-twice",
@@ -203,20 +217,20 @@ impl Probe<'_> {
     /// That updates are compared with what was expected.
     fn compare(&mut self, name: &str, commits: &Commits) -> std::result::Result<(), Enough> {
         let Commits { first, second, other } = commits;
-        let stale = self.push(&[format!("--force-with-lease={name}:{other}")], &[format!("{second}:{name}")])?;
+        let stale = self.ask(&[format!("--force-with-lease={name}:{other}")], &[format!("{second}:{name}")])?;
         self.refused(
             stale.took_in(name),
             "remote-stale",
             "update a ref that is not where it was expected",
             "of two machines that claim one task, one wins",
         );
-        let right = self.push(&[format!("--force-with-lease={name}:{first}")], &[format!("{second}:{name}")])?;
+        let right = self.ask(&[format!("--force-with-lease={name}:{first}")], &[format!("{second}:{name}")])?;
         if !right.took_in(name) {
             let found = format!("'{}' refuses an update that is right: {}", self.remote, right.said);
             self.wrong("remote-update", found, "see what its hooks and its protection of refs want");
             return Err(Enough);
         }
-        let back = self.push(&[], &[format!("{first}:{name}")])?;
+        let back = self.ask(&[], &[format!("{first}:{name}")])?;
         self.refused(
             back.took_in(name),
             "remote-rewind-plain",
@@ -247,8 +261,8 @@ impl Probe<'_> {
             format!("--force-with-lease={name}:{first}"),
             format!("--force-with-lease={second_name}:"),
         ];
-        let both = self.push(&leases, &[format!("{other}:{name}"), format!("{first}:{second_name}")])?;
-        let is_atomic = !both.said.contains("does not support --atomic");
+        let both = self.ask(&leases, &[format!("{other}:{name}"), format!("{first}:{second_name}")])?;
+        let is_atomic = !both.said.contains(NOT_ATOMIC);
         if !is_atomic {
             let found = format!(
                 "'{remote}' does not take several refs at once: a branch and its task cannot be delivered together"
@@ -265,7 +279,7 @@ impl Probe<'_> {
         if is_atomic {
             refspecs.push(format!("{first}:{second_name}"));
         }
-        let forced = self.push(options, &refspecs)?;
+        let forced = self.ask(options, &refspecs)?;
         let is_rewound = forced.took_in(name);
         if is_atomic && is_rewound != forced.took_in(&second_name) {
             let found = format!(

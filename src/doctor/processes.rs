@@ -62,7 +62,7 @@ pub fn look(asked: Asked<'_>) -> Option<Seen> {
 mod linux {
     use std::ffi::OsStr;
     use std::fs;
-    use std::io::{self, ErrorKind};
+    use std::io;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
@@ -74,8 +74,12 @@ mod linux {
 
     /// The name of a process if it may hold the lock; an error where it cannot be looked at.
     pub(super) fn may_hold(process: &Path, asked: Asked<'_>) -> Result<Option<String>, ()> {
-        // What has ended meanwhile holds nothing.
-        let unless_gone = |error: io::Error| if error.kind() == ErrorKind::NotFound { Ok(None) } else { Err(()) };
+        // What has ended meanwhile holds nothing, nor does a zombie.
+        let unless_gone = |_: io::Error| {
+            let stat = fs::read(process.join("stat")).unwrap_or_default();
+            let is_gone = stat.is_empty() || String::from_utf8_lossy(&stat).contains(") Z ");
+            if is_gone { Ok(None) } else { Err(()) }
+        };
         let name = match fs::read(process.join("comm")) {
             Ok(name) => String::from_utf8_lossy(&name).trim_end().to_owned(),
             Err(error) => return unless_gone(error),

@@ -14,10 +14,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How a push went, ref by ref.
 #[derive(Debug, Default)]
 pub(super) struct Pushed {
-    /// Whether each ref was accepted, as `git push --porcelain` tells it.
-    pub(super) refs: BTreeMap<String, bool>,
-    /// Whether git ended well.
-    pub(super) is_done: bool,
+    /// Whether each ref was accepted, as `git push --porcelain` tells it. What got no answer is not in here.
+    refs: BTreeMap<String, bool>,
     /// What was said about it.
     pub(super) said: String,
     /// How long it took.
@@ -25,11 +23,15 @@ pub(super) struct Pushed {
 }
 
 impl Pushed {
-    fn read(code: i32, stdout: &str, stderr: &str, took: Duration) -> Pushed {
+    fn read(stdout: &str, stderr: &str, took: Duration) -> Pushed {
         let row = |line: &str| {
             let mut fields = line.split('\t');
             let flag = fields.next().filter(|flag| flag.len() == 1)?;
             let (_, to) = fields.next()?.split_once(':')?;
+            // The connection ended before the host had said what became of it.
+            if fields.next().is_some_and(|summary| summary.starts_with("[remote failure]")) {
+                return None;
+            }
             Some((to.to_owned(), flag != "!"))
         };
         let refs = stdout.lines().filter_map(row).collect();
@@ -40,12 +42,17 @@ impl Pushed {
         });
         let said: Vec<&str> = told.chain(refused).map(str::trim).take(3).collect();
         let said = without_password(&said.join("; ")).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        Pushed { refs, is_done: code == 0, said, took }
+        Pushed { refs, said, took }
     }
 
     /// Whether a ref was accepted.
     pub(super) fn took_in(&self, name: &str) -> bool {
-        self.refs.get(name).copied().unwrap_or(self.is_done)
+        self.refs.get(name) == Some(&true)
+    }
+
+    /// Whether there was an answer: yes or no.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.refs.is_empty()
     }
 }
 
@@ -61,7 +68,7 @@ impl Host<'_> {
         let args = [&["ls-remote", "--quiet", "--refs", self.remote], patterns].concat();
         let (code, listed, said) = self.git.probe_output(&args, PATIENCE).map_err(|error| error.to_string())?;
         if code != 0 {
-            return Err(Pushed::read(code, "", &said, Duration::ZERO).said);
+            return Err(Pushed::read("", &said, Duration::ZERO).said);
         }
         Ok(listed
             .lines()
@@ -79,7 +86,7 @@ impl Host<'_> {
         args.extend(refspecs.iter().map(String::as_str));
         let started = Instant::now();
         match self.git.probe_output(&args, PATIENCE) {
-            Ok((code, stdout, stderr)) => Pushed::read(code, &stdout, &stderr, started.elapsed()),
+            Ok((_, stdout, stderr)) => Pushed::read(&stdout, &stderr, started.elapsed()),
             Err(error) => Pushed { said: error.to_string(), ..Pushed::default() },
         }
     }

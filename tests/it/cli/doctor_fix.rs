@@ -125,11 +125,12 @@ fn files_of_the_dead_are_counted_and_with_fix_removed() {
     let repo = Repo::new();
     repo.plan("a");
     let git_dir = repo.git_dir();
-    let old =
-        ["objects/.tmp-pm-1", "objects/.tmpX", "pm/work/claim.txt", "pm/observations.tmp-7", "pm/poll-status.json.tmp"];
-    let old = old.map(|name| plant(git_dir.join(name), DAY));
+    let texts = git_dir.join("pm").join("work");
+    let names = ["objects/.tmp-pm-1", "objects/.tmpX", "pm/observations.tmp-7", "pm/poll-status.json.tmp"];
+    let mut old = names.map(|name| plant(git_dir.join(name), DAY)).to_vec();
+    old.push(plant(texts.join("claim.txt"), DAY));
     let young = plant(git_dir.join("objects/.tmp-pm-2"), MINUTE);
-    let used = plant(git_dir.join("pm/work/used.txt"), DAY);
+    let used = plant(texts.join("used.txt"), DAY);
     let held = File::open(&used).expect("opened");
     fs4::FileExt::try_lock_shared(&held).expect("locked");
     let leftovers = |options: &[&str], level: &str| -> Vec<String> {

@@ -141,6 +141,18 @@ fn an_authority_that_cannot_be_reached_is_wrong_and_none_is_a_wrong_call() {
 }
 
 #[test]
+fn an_answer_that_was_lost_is_no_refusal() {
+    let (repo, hub) = with_hub();
+    // The second push that reaches the host, the right update, ends its connection.
+    let count = "n=$(cat \"$0.n\" 2>/dev/null || echo 0); echo $((n + 1)) >\"$0.n\"";
+    hook(&hub, "update", &format!("{count}; [ \"$n\" = 1 ] && kill -9 $PPID; exit 0"));
+    let (code, found) = probe(&repo);
+    check(&found, "remote-answer", "wrong", "did not say what became of a push");
+    assert!(found.iter().all(|row| row.0 != "remote-update" && row.0 != "remote-atomic"), "{found:?}");
+    assert_eq!((code, scratch(&repo, &hub)), (1, String::new()));
+}
+
+#[test]
 fn a_signal_half_way_leaves_nothing_behind() {
     let (repo, hub) = with_hub();
     // The first push waits until it is told to go on.
