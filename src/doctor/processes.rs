@@ -72,6 +72,9 @@ mod linux {
     /// Programs that close the lock files which they hold.
     const CLOSING: [&str; 4] = ["git", "jj", "gix", "ein"];
 
+    /// Commands of git's that hold no lock: they wait, for pm (which would have it open) or for callers.
+    const WAITING: [&str; 5] = ["pm", "daemon", "fsmonitor--daemon", "credential-cache", "credential-cache--daemon"];
+
     /// The name of a process if it may hold the lock; an error where it cannot be looked at.
     pub(super) fn may_hold(process: &Path, asked: Asked<'_>) -> Result<Option<String>, ()> {
         // What has ended meanwhile holds nothing, nor does a zombie.
@@ -102,12 +105,15 @@ mod linux {
 
     /// Whether a git is in the repository, or names it in its arguments or its environment.
     fn is_at_work(process: &Path, asked: Asked<'_>) -> bool {
+        let read = |name| fs::read(process.join(name)).unwrap_or_default();
+        let (line, environment) = (read("cmdline"), read("environ"));
+        if WAITING.iter().any(|waiting| subcommand(&line) == waiting.as_bytes()) {
+            return false;
+        }
         let dir = fs::read_link(process.join("cwd")).unwrap_or_default();
         if asked.places.iter().any(|place| dir.starts_with(place)) {
             return true;
         }
-        let read = |name| fs::read(process.join(name)).unwrap_or_default();
-        let (line, environment) = (read("cmdline"), read("environ"));
         let own = environment.split(|byte| *byte == 0).filter(|variable| variable.starts_with(b"GIT_"));
         line.split(|byte| *byte == 0).chain(own).any(|word| {
             // `--git-dir=x`, `GIT_DIR=x`, or `x` alone.
@@ -115,5 +121,38 @@ mod linux {
             let path = dir.join(OsStr::from_bytes(value));
             path.canonicalize().is_ok_and(|path| asked.places.iter().any(|place| path.starts_with(place)))
         })
+    }
+
+    /// Which command of git's a command line is: `push` in `git -C x push y`, and of `git-push`.
+    fn subcommand(line: &[u8]) -> &[u8] {
+        /// Options of git's own whose value is the next argument.
+        const VALUED: [&[u8]; 6] = [b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--config-env"];
+        let mut words = line.split(|byte| *byte == 0);
+        let program = words.next().and_then(|program| program.rsplit(|byte| *byte == b'/').next()).unwrap_or_default();
+        if let Some(name) = program.strip_prefix(b"git-") {
+            return name;
+        }
+        while let Some(word) = words.next() {
+            if VALUED.contains(&word) {
+                words.next();
+            } else if !word.starts_with(b"-") {
+                return word;
+            }
+        }
+        b""
+    }
+
+    #[test]
+    fn a_command_of_gits_is_told_from_its_options() {
+        for (line, expected) in [
+            ("git\0pm\0doctor\0", "pm"),
+            ("/usr/bin/git\0-C\0pm\0--no-pager\0push\0origin\0pm\0", "push"),
+            ("git\0-c\0a.b=c\0--git-dir=x\0gc\0", "gc"),
+            ("/usr/lib/git-core/git-pack-refs\0--all\0", "pack-refs"),
+            ("git\0--version\0", ""),
+            ("", ""),
+        ] {
+            assert_eq!(subcommand(line.as_bytes()), expected.as_bytes(), "{line:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::doctor::{doctor, none, the};
 use crate::support::process::Process;
-use crate::support::{Repo, task_ref, until};
+use crate::support::{Outcome, Repo, task_ref, until};
 
 const DAY: Duration = Duration::from_secs(25 * 3600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -105,6 +105,18 @@ fn a_lock_that_git_holds_without_having_it_open_stays() {
         until("git has ended", || git.0.try_wait().expect("asked"));
         assert!(!lock.exists(), "it took its lock with it");
     }
+}
+
+#[test]
+fn a_git_that_only_waits_for_pm_holds_no_lock() {
+    let repo = Repo::new();
+    repo.plan("a");
+    let lock = plant(lock_file(&repo, "a"), MINUTE);
+    let dir = Path::new(env!("CARGO_BIN_EXE_git-pm")).parent().expect("a directory").display().to_string();
+    let path = format!("{dir}:{}", std::env::var("PATH").expect("a path"));
+    let args = ["pm", "doctor", "--fix"];
+    Outcome::of(&args, repo.program("git", &args).env("PATH", path)).ok();
+    assert!(!lock.exists());
 }
 
 #[test]
