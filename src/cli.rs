@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, executing, fence, finished, heartbeat, hook, list, log, man, next, owned,
-    plan, poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work, work_child,
+    bulk_plan, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list, log,
+    man, next, owned, plan, poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work,
+    work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -227,6 +228,10 @@ pub enum Command {
     WorkChild(Late<work_child::Args>),
     /// Make a repository a hub that judges what is pushed to it
     Hook(Late<hook::Args>),
+    /// Set a repository up for a ledger, and say what it would look like
+    Init(Late<init::Args>),
+    /// Find out what is wrong with this repository, host or setup, and how to mend it
+    Doctor(Late<doctor::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
     /// Print a fresh context id
@@ -274,6 +279,11 @@ impl Command {
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
             Command::Verify(args) => args.run(&global.session()?),
+            Command::Init(args) => args.run(&global.session()?).map(done),
+            Command::Doctor(args) => {
+                global.enter_dir()?;
+                args.run(&here(), &global.output())
+            }
             Command::Poll(args) if args.is_from_outside() => {
                 global.enter_dir()?;
                 args.run_outside(&StateRoot::find(&here())?, &global.output())

@@ -5,7 +5,8 @@
 //!
 //! - [`protocol`]: the rules, pure. [`store`]: objects, refs, locks. Neither knows the other.
 //! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
-//! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`hub`]: judging what is pushed.
+//! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`sync`]: machines. [`hub`]: judging what is
+//!   pushed. [`doctor`]: what is wrong.
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
@@ -17,6 +18,7 @@ pub mod command;
 pub mod commit;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod error;
 pub mod exit_code;
 pub mod git_program;

@@ -227,6 +227,14 @@ impl GitStore {
     pub fn sweep_temporaries(&self, max_age: Duration) -> Result<usize, StoreError> {
         loose::sweep_temporaries(self.objects.dir(), max_age)
     }
+
+    /// How many files [`GitStore::sweep_temporaries`] would remove.
+    ///
+    /// # Errors
+    /// `Io` where they cannot be listed.
+    pub fn orphans(&self, max_age: Duration) -> Result<usize, StoreError> {
+        loose::count_temporaries(self.objects.dir(), max_age)
+    }
 }
 
 impl ReadCommits for Objects {

@@ -115,7 +115,7 @@ pub enum StoreError {
     },
     /// A lock was not free within the time allowed.
     #[error(
-        "'{0}' is still there after {waited_ms} ms; nothing was recorded. `fuser '{0}'` tells who has it open: try again when that has ended. If nobody has, a git command died there",
+        "'{0}' is still there after {waited_ms} ms; nothing was recorded. `fuser '{0}'` tells who has it open: try again when that has ended. If nobody has, a git command died there, or holds it without having it open: `pm doctor` tells",
         path.display()
     )]
     Locked {

@@ -53,15 +53,22 @@ fn texts(session: &Session) -> PathBuf {
 
 /// Removes texts that runners which were killed left behind.
 pub fn sweep_texts(session: &Session) {
-    let Ok(entries) = fs::read_dir(texts(session)) else { return };
-    for entry in entries.flatten() {
-        let age = entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
-        let is_old = age.is_some_and(|age| age > LEFT_AFTER);
-        if is_old && File::open(entry.path()).is_ok_and(|file| lock::try_lock(&file, Mode::Exclusive).unwrap_or(false))
-        {
-            let _another_may_have_been_faster = fs::remove_file(entry.path());
-        }
+    for (path, _locked) in left_texts(&session.state_dir()) {
+        let _another_may_have_been_faster = fs::remove_file(path);
     }
+}
+
+/// The texts below `<git-common-dir>/pm` that runners which were killed left behind: old, and in use by nobody. Each is
+/// locked for as long as its file is open here.
+pub fn left_texts(state_dir: &Path) -> Vec<(PathBuf, File)> {
+    let Ok(entries) = fs::read_dir(state_dir.join("work")) else { return Vec::new() };
+    let left = |path: PathBuf| {
+        let age =
+            fs::metadata(&path).and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
+        let file = age.filter(|age| *age > LEFT_AFTER).and_then(|_| File::open(&path).ok())?;
+        lock::try_lock(&file, Mode::Exclusive).unwrap_or(false).then_some((path, file))
+    };
+    entries.flatten().filter_map(|entry| left(entry.path())).collect()
 }
 
 /// The directory for worktrees: beside the repository, so that no tool that walks it meets them.

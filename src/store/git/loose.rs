@@ -112,16 +112,31 @@ pub(super) fn estimate(objects: &Path) -> Result<usize, StoreError> {
 
 /// See [`super::GitStore::sweep_temporaries`].
 pub(super) fn sweep_temporaries(objects: &Path, max_age: Duration) -> Result<usize, StoreError> {
+    each_temporary(objects, max_age, &|path| fs::remove_file(path).is_ok())
+}
+
+/// See [`super::GitStore::orphans`].
+pub(super) fn count_temporaries(objects: &Path, max_age: Duration) -> Result<usize, StoreError> {
+    each_temporary(objects, max_age, &|_| true)
+}
+
+/// Does something to each temporary file that is old enough; returns how often that went well.
+fn each_temporary(objects: &Path, max_age: Duration, act: &dyn Fn(&Path) -> bool) -> Result<usize, StoreError> {
     let is_object = |name: &str, _: &Path| name.starts_with(".tmp");
     // Of the files that keep packs only pm's own: others are there because somebody wants them.
     let is_keep =
         |name: &str, path: &Path| name.ends_with(KEEP) && fs::read(path).is_ok_and(|content| content == KEEP_CONTENT);
-    Ok(sweep_dir(objects, max_age, is_object)? + sweep_dir(&objects.join("pack"), max_age, is_keep)?)
+    Ok(in_dir(objects, max_age, is_object, act)? + in_dir(&objects.join("pack"), max_age, is_keep, act)?)
 }
 
-fn sweep_dir(dir: &Path, max_age: Duration, is_ours: impl Fn(&str, &Path) -> bool) -> Result<usize, StoreError> {
+fn in_dir(
+    dir: &Path,
+    max_age: Duration,
+    is_ours: impl Fn(&str, &Path) -> bool,
+    act: &dyn Fn(&Path) -> bool,
+) -> Result<usize, StoreError> {
     let failed = || durable::unreadable("list", dir);
-    let mut swept = 0;
+    let mut done = 0;
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         entries => entries.map_err(failed())?,
@@ -133,9 +148,9 @@ fn sweep_dir(dir: &Path, max_age: Duration, is_ours: impl Fn(&str, &Path) -> boo
         }
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
         let is_old = modified.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > max_age));
-        if is_old && fs::remove_file(entry.path()).is_ok() {
-            swept += 1;
+        if is_old && act(&entry.path()) {
+            done += 1;
         }
     }
-    Ok(swept)
+    Ok(done)
 }

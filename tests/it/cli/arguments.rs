@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use crate::support::{Outcome, Repo};
 
 /// What later issues deliver: it does not exist before.
-const LATER_OPTIONS: [&str; 15] = [
+const LATER_OPTIONS: &[&str] = &[
     "--parent",
     "--verifier",
     "--sticky",
@@ -20,25 +20,10 @@ const LATER_OPTIONS: [&str; 15] = [
     "--cascade",
     "--cascade-up",
     "--no-cascade",
-    "--remote",
 ];
 
-const LATER_COMMANDS: [&str; 14] = [
-    "replan",
-    "cancel",
-    "init",
-    "lost",
-    "repair",
-    "gc",
-    "archive",
-    "doctor",
-    "wait",
-    "graph",
-    "dashboard",
-    "prime",
-    "help",
-    "nex",
-];
+const LATER_COMMANDS: &[&str] =
+    &["replan", "cancel", "lost", "repair", "gc", "archive", "wait", "graph", "dashboard", "prime", "help", "nex"];
 
 #[test]
 fn options_of_later_issues_are_refused_by_every_subcommand() {
