@@ -218,7 +218,9 @@ impl Error {
                 }
                 StoreError::NoCommit { .. } => ExitCode::Usage,
                 StoreError::Locked { .. } => ExitCode::LockTimeout,
-                StoreError::RecordedUnknown { .. } | StoreError::Io { .. } => ExitCode::Failure,
+                StoreError::RecordedUnknown { .. } | StoreError::Prevented { .. } | StoreError::Io { .. } => {
+                    ExitCode::Failure
+                }
             },
         }
     }

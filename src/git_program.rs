@@ -402,6 +402,43 @@ impl Git {
         self.output(&["-c", all, "worktree", "remove", &dir.to_string_lossy()]).map(drop)
     }
 
+    /// Whether git takes this as the full name of a ref.
+    pub fn is_ref_name(&self, name: &str) -> bool {
+        self.output(&["check-ref-format", name]).is_ok()
+    }
+
+    /// Whether one commit leads to another.
+    pub fn is_ancestor(&self, old: &str, new: &str) -> bool {
+        self.output(&["merge-base", "--is-ancestor", old, new]).is_ok()
+    }
+
+    /// Moves a branch, given by its full name, forwards to `commit`, or creates it there. One that is there already stays.
+    ///
+    /// # Errors
+    /// Why it was not moved: it has commits that `commit` has not, a worktree has it checked out, or git failed.
+    pub fn advance_branch(&self, branch: &str, commit: &str) -> std::result::Result<(), String> {
+        let old = self.commit_of(branch);
+        if let Some(old) = &old {
+            if old == commit {
+                return Ok(());
+            }
+            if !self.is_ancestor(old, commit) {
+                return Err(format!("it has moved on, to {old}: rebase onto it, and try again"));
+            }
+        }
+        let rows = self.worktrees().map_err(|error| error.to_string())?;
+        if let Some(row) = rows.iter().find(|row| row.branch == branch) {
+            let dir = row.dir.display();
+            return Err(format!("it is checked out in {dir}, whose files would not follow; deliver to another branch"));
+        }
+        let zeros = "0".repeat(commit.len());
+        let old = old.as_deref().unwrap_or(&zeros);
+        let message = "pm: delivered with a finished task";
+        self.output(&["update-ref", "--create-reflog", "-m", message, branch, commit, old])
+            .map(drop)
+            .map_err(|error| format!("{error}: try again"))
+    }
+
     /// Deletes a branch that is still at `commit`.
     ///
     /// # Errors

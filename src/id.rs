@@ -290,6 +290,9 @@ pub const SEEN: &str = "refs/pm-remote/";
 /// Where records are that are on their way to the authority: local.
 pub const PENDING: &str = "refs/pm-pending/";
 
+/// Where commits are that records on their way to the authority deliver to a branch: local.
+pub const PENDING_BRANCHES: &str = "refs/pm-pending-branches/";
+
 /// Where the tips of record suffixes are that lost at a sync: local, kept.
 pub const LOST: &str = "refs/pm-lost/";
 
@@ -331,6 +334,16 @@ impl RefName {
     /// Where a record of this task is kept that is on its way to the authority. Only for the ref of a task.
     pub fn pending(&self) -> RefName {
         RefName(format!("{PENDING}{}", self.below(TASKS)))
+    }
+
+    /// Where the commit is kept that a pending record delivers to a branch (`refs/heads/...`). Only for the ref of a task.
+    pub fn pending_branch(&self, branch: &str) -> RefName {
+        RefName(format!("{}{branch}", self.pending_branches()))
+    }
+
+    /// The prefix of what a pending record of this task delivers, with its final slash.
+    pub fn pending_branches(&self) -> String {
+        format!("{PENDING_BRANCHES}{}/", self.below(TASKS))
     }
 
     /// Where a tip of this task is kept that lost at a sync. Only for the ref of a task.

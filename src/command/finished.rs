@@ -2,10 +2,14 @@
 
 use super::{ClaimArgs, TaskArgs, print_appended};
 use crate::error::Result;
+use crate::id::Oid;
+use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::protocol::decide::Intent;
+use crate::protocol::record::Content;
 use crate::protocol::text::checked_value;
 use crate::session::Session;
+use crate::sync::delivery;
 
 /// Close a task, with its last report as the proof
 ///
@@ -22,22 +26,48 @@ pub struct Args {
     /// A note for the audit trail
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+    /// Also move this branch forwards to the commit that the last report names, else to HEAD: at the authority if there is
+    /// one, else here. Both happen, or neither
+    #[arg(long, value_name = "BRANCH", conflicts_with = "rejected")]
+    deliver: Option<String>,
 }
 
 impl Args {
     /// Records it.
     ///
     /// # Errors
-    /// 6, 7, 12, 16, 17.
+    /// 6, 7, 12, 16, 17; 23 where the branch has moved on.
     pub fn run(&self, session: &Session) -> Result<()> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let claim = self.claim.named()?;
         let found = self.task.find(session, &session.finder()?)?;
-        let appended = session.writer()?.append(found, Intent::Finish { claim, done: !self.rejected, note })?;
+        let intent = Intent::Finish { claim, done: !self.rejected, note };
+        let ledger = session.writer()?;
+        let appended = match &self.deliver {
+            Some(branch) => {
+                let commit = work(session, &found)?;
+                delivery::deliver(session, &ledger, found, intent, branch, commit)?
+            }
+            None => ledger.append(found, intent)?,
+        };
         print_appended(&session.out, &appended, || {
             let how = if self.rejected { "rejected" } else { "finished" };
-            format!("{how} {}", place(&appended.state))
+            let along = self.deliver.as_ref().map_or(String::new(), |branch| format!(", delivered to {branch}"));
+            format!("{how} {}{along}", place(&appended.state))
         });
         Ok(())
+    }
+}
+
+/// The commit that is delivered: what was proven, if the report says which, else what is checked out.
+fn work(session: &Session, found: &Found) -> Result<Oid> {
+    let report = found.state.report.map(|report| session.ledger().record(&found.name, report.id)).transpose()?;
+    let named = report.and_then(|record| match record.content {
+        Content::Report(report) => report.commit,
+        _ => None,
+    });
+    match named {
+        Some(commit) => Ok(commit),
+        None => Ok(session.store.resolve_commit("HEAD")?),
     }
 }

@@ -83,6 +83,10 @@ pub struct Args {
     /// Where the worktrees are; else beside the repository, in <repository>.worktrees
     #[arg(long, value_name = "DIR", requires = "worktree")]
     worktree_root: Option<PathBuf>,
+    /// Close a task only together with moving this branch forwards to what was committed in its worktree: at the authority
+    /// if there is one, else here. Where the branch has moved on, the task goes back to the queue
+    #[arg(long, value_name = "BRANCH", requires = "worktree")]
+    deliver: Option<String>,
     /// Run each task's own text with sh. Only where pm.allowVerifier holds '*'
     #[arg(long, conflicts_with = "command")]
     exec_body: bool,
@@ -167,6 +171,7 @@ impl Args {
             keeps_output: !self.no_output,
             log_limit: usize::try_from(self.log_limit).map_err(|error| Error::Usage(error.to_string()))?,
             worktree_root: self.worktree.then(|| self.root(session)).transpose()?,
+            deliver: self.deliver.clone(),
             is_watched: false,
         })
     }

@@ -79,6 +79,8 @@ pub struct Couriers {
 #[derive(Debug)]
 pub struct Courier {
     dir: PathBuf,
+    /// The git directory that git is told of: this one, or the repository's own.
+    git_dir: PathBuf,
     common_dir: PathBuf,
     here: PathBuf,
 }
@@ -96,7 +98,8 @@ impl Couriers {
     pub fn send(&self, refs: &[(RefName, Oid)]) -> Result<Courier> {
         let random = getrandom::u64().unwrap_or_default();
         let dir = Couriers::dir(&self.common_dir).join(format!("{}-{random:016x}", std::process::id()));
-        let courier = Courier { dir, common_dir: self.common_dir.clone(), here: self.here.clone() };
+        let courier =
+            Courier { git_dir: dir.clone(), dir, common_dir: self.common_dir.clone(), here: self.here.clone() };
         let failed = |error| Error::io(format!("making {}", courier.dir.display()))(error);
         fs::create_dir_all(courier.dir.join("refs")).map_err(failed)?;
         fs::write(courier.dir.join("HEAD"), "ref: refs/heads/none\n").map_err(failed)?;
@@ -104,6 +107,16 @@ impl Couriers {
         if !refs.is_empty() {
             fs::write(courier.dir.join("packed-refs"), packed_refs(refs)).map_err(failed)?;
         }
+        Ok(courier)
+    }
+
+    /// Sends git in person: with the repository's own directory, for a push of code, whose hooks may need all of it.
+    ///
+    /// # Errors
+    /// `Io` where its files cannot be written.
+    pub fn go(&self) -> Result<Courier> {
+        let mut courier = self.send(&[])?;
+        courier.git_dir.clone_from(&self.git_dir);
         Ok(courier)
     }
 
@@ -155,8 +168,7 @@ impl Courier {
     }
 
     fn run_traced(&self, args: &[String], input: &str, bounds: Bounds<'_>, trace: Option<&Path>) -> Result<Ended> {
-        let what = format!("running git {}", args.first().map_or("", String::as_str));
-        let failed = |error| Error::io(what.clone())(error);
+        let failed = |error| Error::io(format!("running git {}", args.join(" ")))(error);
         let mut child = self.command(args, trace).spawn().map_err(failed)?;
         let started = Instant::now();
         let (tell, told) = mpsc::channel();
@@ -222,7 +234,7 @@ impl Courier {
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("LC_ALL", "C")
             .arg("--git-dir")
-            .arg(&self.dir)
+            .arg(&self.git_dir)
             .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"])
             .args(["-c", "push.followTags=false", "-c", "push.gpgSign=false", "-c", "push.pushOption="])
             .args(["-c", "submodule.recurse=false", "-c", "push.recurseSubmodules=no", "-c", "fetch.prune=false"])

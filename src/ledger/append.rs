@@ -20,7 +20,7 @@ use crate::protocol::record::{Content, Phase, Record, Task};
 use crate::protocol::refusal::{HeldBy, Refusal, Verb};
 use crate::protocol::state::TaskState;
 use crate::protocol::text::MESSAGE_MAX;
-use crate::store::{Mode, Swap};
+use crate::store::{Mode, StoreError, Swap};
 
 /// How often one intent is decided again after lost races. Each time somebody else's record got in, so the
 /// ledger as a whole moves on; a caller that loses so often had better pause (exit 8).
@@ -69,9 +69,23 @@ impl Ledger<'_> {
     ///
     /// # Errors
     /// What a rule says (nothing was written), `RaceLost` after too many lost races, or what the store says.
-    pub fn append(&self, found: Found, mut intent: Intent) -> Result<Appended> {
-        if let Reach::Through(authority) = self.reach {
-            return authority.append(self, found, intent);
+    pub fn append(&self, found: Found, intent: Intent) -> Result<Appended> {
+        self.append_along(found, intent, None)
+    }
+
+    /// As [`Ledger::append`], together with the move of a branch: both happen, or neither.
+    ///
+    /// # Errors
+    /// As [`Ledger::append`], and `DeliveryRefused` where the branch cannot be moved.
+    pub fn append_along(&self, found: Found, mut intent: Intent, branch: Option<&Along<'_>>) -> Result<Appended> {
+        match (self.reach, branch) {
+            (Reach::Through(authority), _) => return authority.append(self, found, intent, branch),
+            (Reach::Provisional, Some(_)) => {
+                return Err(Error::Usage(
+                    "a delivery cannot be offline: only the authority knows who holds the task".to_owned(),
+                ));
+            }
+            _ => {}
         }
         let Found { name, state: first } = found;
         let was_new = first.phase() == Some(Phase::New);
@@ -80,7 +94,7 @@ impl Ledger<'_> {
             let Decided { drafts, relied_on } = self.decide(&state, &mut intent, was_new && attempt > 0)?;
             let tip = state.tip;
             let (after, records) = self.write(Some(state), drafts)?;
-            match self.swap(&name, tip, after.tip, &relied_on)? {
+            match self.swap(&name, tip, &after, &relied_on, branch)? {
                 Swap::Done => return Ok(self.appended(after, records)),
                 Swap::HeadMoved { .. } => {}
             }
@@ -216,7 +230,14 @@ impl Ledger<'_> {
 
     /// Moves the ref while holding its shard, and the shards of every task that the decision relied on: those
     /// are read again under the locks, so that rule 8 is exact within one repository.
-    fn swap(&self, name: &RefName, tip: RecordId, new: RecordId, relied_on: &Dependencies) -> Result<Swap> {
+    fn swap(
+        &self,
+        name: &RefName,
+        tip: RecordId,
+        after: &TaskState,
+        relied_on: &Dependencies,
+        branch: Option<&Along<'_>>,
+    ) -> Result<Swap> {
         let mut shards = vec![(name.shard(), Mode::Exclusive)];
         for (other, _) in &relied_on.read {
             if shards.iter().all(|(shard, _)| *shard != other.shard()) {
@@ -232,7 +253,22 @@ impl Ledger<'_> {
                 return Ok(Swap::HeadMoved { actual: Some(tip.0) });
             }
         }
-        Ok(self.store.compare_and_swap(&held, name, Some(tip.0), new.0)?)
+        let mut refused = None;
+        let mut along = || match branch.map_or(Ok(()), |branch| (branch.move_here)()) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                refused = Some(why);
+                Err(StoreError::Prevented { name: name.clone() })
+            }
+        };
+        let swap = self.store.compare_and_swap_with(&held, name, Some(tip.0), after.tip.0, &mut along);
+        match (swap, branch, refused) {
+            (Err(StoreError::Prevented { .. }), Some(branch), Some(why)) => {
+                let (place, branch) = (place(after), branch.branch.to_owned());
+                Err(Error::DeliveryRefused { place, branch, why })
+            }
+            (swap, ..) => Ok(swap?),
+        }
     }
 
     /// A heartbeat that lost to another heartbeat of the same claim has what it wanted.
@@ -263,6 +299,16 @@ impl Ledger<'_> {
     pub(crate) fn rewrite(&self, record: &Record) -> Result<RecordId> {
         Ok(RecordId(self.store.write_commit(&codec::encode(record, self.committer()))?))
     }
+}
+
+/// A branch that moves together with a record.
+pub struct Along<'a> {
+    /// Its full name.
+    pub branch: &'a str,
+    /// Where it moves to.
+    pub commit: Oid,
+    /// Moves it in this repository, or says why not.
+    pub move_here: &'a dyn Fn() -> std::result::Result<(), String>,
 }
 
 /// What a decision came to.

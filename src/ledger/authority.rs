@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Ledger;
-use super::append::Appended;
+use super::append::{Along, Appended};
 use super::find::Found;
 use crate::error::Result;
 use crate::id::{Oid, RefName};
@@ -16,11 +16,12 @@ use crate::protocol::state::TaskState;
 /// Writes records so that they count everywhere, or not at all. Every method fails with `Unreachable` where nothing was
 /// sent, and with `AnswerLost` where a record was sent and its fate is not known.
 pub trait Authority {
-    /// Carries out an intent as [`Ledger::append`] does.
+    /// Carries out an intent as [`Ledger::append_along`] does; the branch moves at the authority.
     ///
     /// # Errors
-    /// As [`Ledger::append`], and `Distrusted` where what the authority has cannot be believed.
-    fn append(&self, ledger: &Ledger<'_>, found: Found, intent: Intent) -> Result<Appended>;
+    /// As [`Ledger::append_along`], and `Distrusted` where what the authority has cannot be believed.
+    fn append(&self, ledger: &Ledger<'_>, found: Found, intent: Intent, branch: Option<&Along<'_>>)
+    -> Result<Appended>;
 
     /// Creates a task as [`Ledger::create`] does.
     ///

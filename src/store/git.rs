@@ -298,15 +298,17 @@ impl Store for GitStore {
         lock::acquire(&self.refs.locks, shards, self.refs.patience, worthwhile)
     }
 
-    fn compare_and_swap(
+    fn compare_and_swap_with(
         &self,
         held: &lock::Held,
         name: &RefName,
         expected: Option<Oid>,
         new: Oid,
+        along: &mut dyn FnMut() -> Result<(), StoreError>,
     ) -> Result<Swap, StoreError> {
         assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
-        let swap = self.refs.compare_and_swap(name, expected, new, self.durability, || self.objects.persist())?;
+        let persist = || self.objects.persist();
+        let swap = self.refs.compare_and_swap(name, expected, new, self.durability, persist, along)?;
         if swap == Swap::Done {
             self.care_for_written(name)?;
         }

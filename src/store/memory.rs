@@ -163,12 +163,13 @@ impl Store for MemoryStore {
         Ok(Some(Held::without_files(shards)))
     }
 
-    fn compare_and_swap(
+    fn compare_and_swap_with(
         &self,
         held: &Held,
         name: &RefName,
         expected: Option<Oid>,
         new: Oid,
+        along: &mut dyn FnMut() -> Result<(), StoreError>,
     ) -> Result<Swap, StoreError> {
         assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
         self.before_swap()?;
@@ -176,6 +177,7 @@ impl Store for MemoryStore {
         if actual != expected {
             return Ok(Swap::HeadMoved { actual });
         }
+        along()?;
         self.force(name, Some(new));
         Ok(Swap::Done)
     }

@@ -134,6 +134,12 @@ pub enum StoreError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// What was to happen together with a move did not, so nothing was moved.
+    #[error("{name} was not moved, since what goes along with it failed")]
+    Prevented {
+        /// The ref.
+        name: RefName,
+    },
     /// Any other failure of the file system or of the object store.
     #[error("{what}: {source}")]
     Io {
@@ -241,6 +247,22 @@ pub trait Store {
         name: &RefName,
         expected: Option<Oid>,
         new: Oid,
+    ) -> Result<Swap, StoreError> {
+        self.compare_and_swap_with(held, name, expected, new, &mut || Ok(()))
+    }
+
+    /// As [`Store::compare_and_swap`], together with something else: `along` is called when the ref is at `expected` for
+    /// certain, under git's lock of it, directly before it moves; where `along` fails, it does not move.
+    ///
+    /// # Errors
+    /// What `along` returns, too.
+    fn compare_and_swap_with(
+        &self,
+        held: &lock::Held,
+        name: &RefName,
+        expected: Option<Oid>,
+        new: Oid,
+        along: &mut dyn FnMut() -> Result<(), StoreError>,
     ) -> Result<Swap, StoreError>;
 
     /// Removes one ref that is at `expected`. After a power cut it may be back.

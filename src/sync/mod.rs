@@ -3,11 +3,12 @@
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
 //! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
 //! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it. [`run`]: all tasks at once.
-//! - [`lost`]: what lost.
+//! - [`delivery`]: a branch that moves with a record. [`lost`]: what lost.
 //!
 //! Architecture invariant: nothing is force-pushed. A push names the value that it expects, and what it puts there
 //! descends from that.
 
+pub mod delivery;
 pub mod lost;
 pub mod reconcile;
 pub mod remote;

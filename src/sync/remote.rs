@@ -70,7 +70,7 @@ pub struct Remote {
     pub name: String,
     prefix: String,
     couriers: Couriers,
-    time: Duration,
+    time: Cell<Duration>,
     /// How many connections were made.
     connections: Cell<u64>,
 }
@@ -89,7 +89,7 @@ impl Remote {
     /// A remote; nothing is asked of it yet.
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
-        Remote { name, prefix, couriers, time, connections: Cell::new(0) }
+        Remote { name, prefix, couriers, time: Cell::new(time), connections: Cell::new(0) }
     }
 
     /// How many connections were made so far.
@@ -99,7 +99,12 @@ impl Remote {
 
     /// How long an errand for single tasks may take.
     pub fn patience(&self) -> Duration {
-        self.time
+        self.time.get()
+    }
+
+    /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
+    pub fn hurry(&self, most: Duration) {
+        self.time.set(self.time.get().min(most));
     }
 
     /// A task's ref as the remote calls it.
@@ -230,7 +235,8 @@ impl Remote {
         ])
     }
 
-    /// Pushes tasks, each only from where it is expected. With a `delivery`, or `atomic`, all or nothing.
+    /// Pushes tasks, each only from where it is expected. With a `delivery`, which goes with a single task, or `atomic`, all
+    /// or nothing.
     ///
     /// # Errors
     /// Failures of the system here; what the remote did is in the result.
@@ -245,8 +251,13 @@ impl Remote {
             .iter()
             .map(|update| (RefName::from_full(update.name.as_str().replacen(PREFIX, "refs/out/", 1)), update.new))
             .collect();
-        let courier = self.couriers.send(&staged)?;
-        let mut args = words(&["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]);
+        let courier = if delivery.is_some() { self.couriers.go()? } else { self.couriers.send(&staged)? };
+        // A remote that is a mirror takes no refspecs.
+        let mirror = format!("remote.{}.mirror=false", self.name);
+        let mut args = words(&["-c", &mirror, "push", "--porcelain", "--no-follow-tags", "--no-signed"]);
+        if delivery.is_none() {
+            args.push("--no-verify".to_owned());
+        }
         if atomic || delivery.is_some() {
             args.push("--atomic".to_owned());
         }
@@ -277,11 +288,11 @@ impl Remote {
     }
 
     fn single<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time, stop }
+        Bounds { time: self.time.get(), stop }
     }
 
     fn whole<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time * WHOLE_LEDGER, stop }
+        Bounds { time: self.time.get() * WHOLE_LEDGER, stop }
     }
 
     fn unreachable(&self, ended: &Ended) -> Error {

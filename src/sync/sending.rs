@@ -81,7 +81,8 @@ impl Link {
         remote: Option<RecordId>,
         sent: RecordId,
     ) -> Result<bool> {
-        match self.find_out(ledger, name, remote, sent, None)? {
+        let delivery = self.noted_delivery(ledger, name)?;
+        match self.find_out(ledger, name, remote, sent, delivery.as_ref())? {
             Fate::Accepted => Ok(true),
             Fate::Beaten | Fate::Declined(_) | Fate::Branch(_) => {
                 self.keep_beaten(ledger, name, remote, sent)?;
@@ -116,6 +117,7 @@ impl Link {
         new: RecordId,
         delivery: Option<&Delivery>,
     ) -> Result<Fate> {
+        self.note_delivery(ledger, name, delivery)?;
         if let Swap::HeadMoved { .. } = ledger.move_ref(&name.pending(), None, new)? {
             return Ok(Fate::Beaten);
         }
@@ -135,6 +137,29 @@ impl Link {
         Ok(fate)
     }
 
+    /// Notes what a record that is about to be sent delivers, so that a retry sends both. Leftovers of a writer that died
+    /// are removed: whose turn it is knows that they belong to nobody.
+    fn note_delivery(&self, ledger: &Ledger<'_>, name: &RefName, delivery: Option<&Delivery>) -> Result<()> {
+        for (left, commit) in ledger.store.tips(&name.pending_branches())? {
+            ledger.drop_ref(&left, RecordId(commit?)).map(drop)?;
+        }
+        if let Some(Delivery { branch, commit }) = delivery {
+            ledger.move_ref(&name.pending_branch(branch), None, RecordId(*commit)).map(drop)?;
+        }
+        Ok(())
+    }
+
+    /// What a pending record delivers.
+    fn noted_delivery(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Delivery>> {
+        let prefix = name.pending_branches();
+        let noted = ledger.store.tips(&prefix)?.into_iter().next();
+        let delivery = |(noted, commit): crate::store::RefRow| -> Result<Delivery> {
+            let branch = noted.as_str().strip_prefix(&prefix).unwrap_or_default().to_owned();
+            Ok(Delivery { branch, commit: commit? })
+        };
+        noted.map(delivery).transpose()
+    }
+
     /// One push of one task. The outer error: nothing was sent.
     fn push_one(
         &self,
@@ -152,7 +177,12 @@ impl Link {
         Ok(Ok(match (task, branch) {
             (Verdict::Accepted, None | Some(Verdict::Accepted)) => Fate::Accepted,
             (Verdict::Moved, _) => Fate::Beaten,
-            (Verdict::HeldBack, Some(Verdict::Moved | Verdict::Declined(_))) => Fate::Branch(said),
+            (Verdict::HeldBack, Some(Verdict::Moved)) => {
+                Fate::Branch("it has moved on at the authority: fetch it, rebase onto it, and try again".to_owned())
+            }
+            (Verdict::HeldBack, Some(Verdict::Declined(why))) => {
+                Fate::Branch(format!("the authority does not let it be moved: {why}: {said}"))
+            }
             (Verdict::Declined(why), _) => Fate::Declined(format!("{why}: {said}")),
             (Verdict::HeldBack, _) => Fate::Beaten,
             _ => Fate::Unknown(said),
@@ -218,12 +248,16 @@ impl Link {
     }
 
     /// What a command says of a record that did not get in.
-    pub(super) fn failed(&self, state: &TaskState, record: RecordId, fate: Fate) -> Error {
+    pub(super) fn failed(&self, state: &TaskState, record: RecordId, fate: Fate, delivery: Option<&Delivery>) -> Error {
         let remote = self.remote.name.clone();
         match fate {
             Fate::Unknown(why) => Error::AnswerLost { place: place(state), record, remote, why },
             Fate::Declined(why) => Error::Unreachable { remote, why: format!("it refused the record: {why}") },
-            Fate::Branch(why) => Error::DeliveryRefused { place: place(state), branch: String::new(), why },
+            Fate::Branch(why) => Error::DeliveryRefused {
+                place: place(state),
+                branch: delivery.map_or(String::new(), |delivery| delivery.branch.clone()),
+                why,
+            },
             Fate::Accepted | Fate::Beaten => unreachable!("these are no failures"),
         }
     }

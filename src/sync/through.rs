@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use super::remote::{Pushed, Update};
+use super::remote::{Delivery, Pushed, Update};
 use super::report::Verdict;
 use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Link, Settled};
 use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName};
-use crate::ledger::append::{Appended, pause, slug_taken, vanished};
+use crate::ledger::append::{Along, Appended, pause, slug_taken, vanished};
 use crate::ledger::authority::Survey;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
@@ -38,7 +38,15 @@ struct Level {
 }
 
 impl Authority for Link {
-    fn append(&self, ledger: &Ledger<'_>, found: Found, mut intent: Intent) -> Result<Appended> {
+    fn append(
+        &self,
+        ledger: &Ledger<'_>,
+        found: Found,
+        mut intent: Intent,
+        branch: Option<&Along<'_>>,
+    ) -> Result<Appended> {
+        let delivery = branch.map(|along| Delivery { branch: along.branch.to_owned(), commit: along.commit });
+        let delivery = delivery.as_ref();
         let Found { name, state: first } = found;
         let _turn = self.turn(ledger, &name)?;
         let was_new = first.phase() == Some(Phase::New);
@@ -69,13 +77,13 @@ impl Authority for Link {
             let drafts = ledger.decide(&state, &mut intent, was_free)?.drafts;
             let tip = state.tip;
             let (after, records) = ledger.write(Some(state.clone()), drafts)?;
-            match self.send(ledger, &name, level.remote, after.tip, None)? {
+            match self.send(ledger, &name, level.remote, after.tip, delivery)? {
                 Fate::Accepted => {
                     self.accept(ledger, &name, Some(tip), after.tip)?;
                     return Ok(ledger.appended(after, records));
                 }
                 Fate::Beaten => pause(attempt),
-                fate => return Err(self.failed(&after, after.tip, fate)),
+                fate => return Err(self.failed(&after, after.tip, fate, delivery)),
             }
         }
         Err(ledger.outraced(&state))
@@ -104,7 +112,7 @@ impl Authority for Link {
                 let winner = ledger.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
                 Err(slug_taken(&winner))
             }
-            fate => Err(self.failed(&after, after.tip, fate)),
+            fate => Err(self.failed(&after, after.tip, fate, None)),
         }
     }
 

@@ -199,8 +199,21 @@ impl<'a> Attempt<'a> {
             let note = (!is_success).then(|| why.clone());
             (fate, Intent::Finish { claim, done: is_success, note })
         };
-        match self.vigil.holding.record(&intent) {
+        let branch = self.agent.orders.deliver.as_deref().filter(|_| is_success);
+        let delivery = branch.and_then(|branch| Some((branch, desk.own_head(&self.agent.session)?)));
+        match self.vigil.holding.record_along(&intent, delivery) {
             Ok(_) => Ending { report: Some(report), ..self.ending(fate, why, ended) },
+            // The work is there, but not on top of what others delivered: that is for another attempt.
+            Err(Unrecorded::Undelivered(why)) if !is_last => {
+                Ending { report: Some(report), ..self.give_back(Fate::Failed, why) }
+            }
+            Err(Unrecorded::Undelivered(why)) => {
+                let intent = Intent::Finish { claim, done: false, note: Some(why.clone()) };
+                match self.vigil.holding.record(&intent) {
+                    Ok(_) => Ending { report: Some(report), ..self.ending(Fate::Rejected, why, ended) },
+                    Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
+                }
+            }
             Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
         }
     }
@@ -232,7 +245,7 @@ impl<'a> Attempt<'a> {
     fn unrecorded(&self, unrecorded: Unrecorded, result: &str, ended: Option<&Ended>) -> Ending {
         match unrecorded {
             Unrecorded::Lost(why) => self.ending(Fate::Lost, why, ended),
-            Unrecorded::Failed(why) | Unrecorded::Unsure(why) => {
+            Unrecorded::Failed(why) | Unrecorded::Unsure(why) | Unrecorded::Undelivered(why) => {
                 let why = format!("{result}, which cannot be recorded: {why}; a sweep brings the task back");
                 self.ending(Fate::Lost, why, ended)
             }

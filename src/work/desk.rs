@@ -130,6 +130,15 @@ impl Desk {
         self.head(session).filter(|head| Some(*head) != self.before)
     }
 
+    /// The commit at HEAD, if there is something in it that the repository's own HEAD has not.
+    pub fn own_head(&self, session: &Session) -> Option<Oid> {
+        let head = self.head(session)?;
+        let here = session.store.resolve_commit("HEAD").ok();
+        let git = Git::new(session.store.git_dir());
+        let is_known = here.is_some_and(|here| git.is_ancestor(&head.to_string(), &here.to_string()));
+        (!is_known).then_some(head)
+    }
+
     /// Clears it up after a task that was closed cleanly. Whether the worktree is gone: one stays in which something is
     /// not committed, or committed on no branch.
     pub fn clear(&self) -> bool {

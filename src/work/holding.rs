@@ -10,7 +10,7 @@ use super::stop::{Stop, Wish};
 use super::supply::Taken;
 use crate::clock::since_boot_ms;
 use crate::error::Error;
-use crate::id::{AgentId, RecordId};
+use crate::id::{AgentId, Oid, RecordId};
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::protocol::decide::Intent;
@@ -19,9 +19,14 @@ use crate::protocol::refusal::Refusal;
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
+use crate::sync::delivery::deliver;
 
 /// The longest pause between two tries of recording something, in milliseconds.
 const PAUSE_MAX_MS: u64 = 1_000;
+
+/// While a claim is held, a connection to the authority may take this part of its lease, but so long at least.
+const ERRANDS_A_LEASE: u64 = 10;
+const ERRAND_MIN: Duration = Duration::from_secs(1);
 
 /// Why something could not be recorded.
 #[derive(Debug)]
@@ -34,7 +39,12 @@ pub enum Unrecorded {
     Failed(String),
     /// Whether it was written is not known.
     Unsure(String),
+    /// The branch that was to move with it cannot be moved.
+    Undelivered(String),
 }
+
+/// A branch, and the commit that it is to move to.
+pub type Delivery<'a> = (&'a str, Oid);
 
 /// A claim, seen from its holder.
 pub struct Holding<'a> {
@@ -50,6 +60,10 @@ pub struct Holding<'a> {
 impl<'a> Holding<'a> {
     /// What was just claimed.
     pub fn new(session: &'a Session, stop: &'a Stop, taken: &'a Taken) -> Holding<'a> {
+        if let Some(authority) = session.authority() {
+            let most = Duration::from_millis(taken.ttl.ms() / ERRANDS_A_LEASE);
+            authority.remote.hurry(most.max(ERRAND_MIN));
+        }
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
         Holding { session, stop, taken, state: taken.state.clone(), renewal }
     }
@@ -70,9 +84,17 @@ impl<'a> Holding<'a> {
     /// # Errors
     /// Why it did not get in.
     pub fn record(&mut self, intent: &Intent) -> Result<RecordId, Unrecorded> {
+        self.record_along(intent, None)
+    }
+
+    /// As [`Holding::record`], together with the move of a branch.
+    ///
+    /// # Errors
+    /// As [`Holding::record`]; `Undelivered`.
+    pub fn record_along(&mut self, intent: &Intent, delivery: Option<Delivery<'_>>) -> Result<RecordId, Unrecorded> {
         let mut may_be_in = false;
         loop {
-            match self.append(intent) {
+            match self.append(intent, delivery) {
                 Ok(appended) => return Ok(appended.last().0),
                 // Its own record, and not the command's, has settled the task.
                 Err(Unrecorded::Settled(phase)) if may_be_in => {
@@ -92,7 +114,7 @@ impl<'a> Holding<'a> {
     /// # Errors
     /// Why it could not be.
     pub fn beat(&mut self, progress: Option<String>) -> Result<(), Unrecorded> {
-        self.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress }).map(drop)
+        self.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress }, None).map(drop)
     }
 
     fn may_try_again(&self) -> bool {
@@ -100,10 +122,14 @@ impl<'a> Holding<'a> {
     }
 
     /// Records something, once.
-    fn append(&mut self, intent: &Intent) -> Result<Appended, Unrecorded> {
+    fn append(&mut self, intent: &Intent, delivery: Option<Delivery<'_>>) -> Result<Appended, Unrecorded> {
         let sent_ms = since_boot_ms();
         let found = Found { name: self.taken.name.clone(), state: self.state.clone() };
-        match self.session.writer().and_then(|ledger| ledger.append(found, intent.clone())) {
+        let appended = self.session.writer().and_then(|ledger| match delivery {
+            Some((branch, commit)) => deliver(self.session, &ledger, found, intent.clone(), branch, commit),
+            None => ledger.append(found, intent.clone()),
+        });
+        match appended {
             Ok(appended) => {
                 self.renewal.succeeded(sent_ms, random());
                 self.state = appended.state.clone();
@@ -116,6 +142,9 @@ impl<'a> Holding<'a> {
     /// What a failed append means for this claim.
     fn explain(&mut self, error: Error) -> Unrecorded {
         let why = error.to_string();
+        if let Error::DeliveryRefused { .. } = error {
+            return Unrecorded::Undelivered(why);
+        }
         let is_refused =
             matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });
         let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }) | Error::AnswerLost { .. });

@@ -94,6 +94,8 @@ pub struct Orders {
     pub log_limit: usize,
     /// Each task has a worktree of its own below this directory.
     pub worktree_root: Option<PathBuf>,
+    /// The branch that is moved to what was committed in a worktree, together with the closing of the task.
+    pub deliver: Option<String>,
     /// Somebody looks at a live display.
     pub is_watched: bool,
 }

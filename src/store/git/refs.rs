@@ -79,8 +79,8 @@ impl Refs {
         count_files(&dir).map_err(durable::unreadable("list", &dir))
     }
 
-    /// Moves a ref from `expected` to `new`, after `persist` has made durable what `new` leads to. The caller holds the
-    /// ref's shard exclusively.
+    /// Moves a ref from `expected` to `new`, after `persist` has made durable what `new` leads to, and `along` has done
+    /// under its lock what belongs to the move. The caller holds the ref's shard exclusively.
     pub(super) fn compare_and_swap(
         &self,
         name: &RefName,
@@ -88,6 +88,7 @@ impl Refs {
         new: Oid,
         durability: Durability,
         persist: impl FnOnce() -> Result<(), StoreError>,
+        along: &mut dyn FnMut() -> Result<(), StoreError>,
     ) -> Result<Swap, StoreError> {
         self.check_name(name)?;
         self.heal_batch()?;
@@ -107,6 +108,7 @@ impl Refs {
         if actual != expected {
             return Ok(Swap::HeadMoved { actual });
         }
+        along()?;
         prepared.rename_over(&target)?;
         if let Some(dir) = target.parent() {
             durable::sync_dir_io(dir, durability)
@@ -277,8 +279,8 @@ fn is_absence(error: &io::Error) -> bool {
 
 /// Searches pm's ref namespaces for the lock file that passes `same`.
 fn find_lock(dir: &Path, same: &dyn Fn(&Path) -> bool, depth: u32) -> io::Result<Option<PathBuf>> {
-    /// Deeper than any ref of pm (`refs/pm-lost/<queue>/<slug>/<commit>`, `refs/pm-remote/<remote>/...`).
-    const DEEPEST: u32 = 8;
+    /// Deeper than any ref of pm (`refs/pm-pending-branches/<queue>/<slug>/refs/heads/...` has a branch's name in it).
+    const DEEPEST: u32 = 32;
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absence(&error) => return Ok(None),
         entries => entries?,

@@ -267,11 +267,11 @@ fn damage_strays_and_clocks_are_found_in_the_ledger() {
 #[test]
 fn what_is_not_pushed_and_what_vanished_is_counted() {
     let repo = Repo::new();
-    repo.git(&["remote", "add", "o", "../o.git"]);
-    repo.git(&["config", "pm.remote", "o"]);
     for slug in ["a", "b", "c"] {
         repo.plan(slug);
     }
+    repo.git(&["remote", "add", "o", "../o.git"]);
+    repo.git(&["config", "pm.remote", "o"]);
     let tip = repo.tip("a");
     repo.git(&["update-ref", "refs/pm-remote/o/tasks/default/a", &tip]);
     repo.git(&["update-ref", "refs/pm-remote/o/tasks/default/b", &tip]);

@@ -117,14 +117,15 @@ impl Store for Watched<'_> {
         self.inner.lock_while(shards, worthwhile)
     }
 
-    fn compare_and_swap(
+    fn compare_and_swap_with(
         &self,
         held: &Held,
         name: &RefName,
         expected: Option<Oid>,
         new: Oid,
+        along: &mut dyn FnMut() -> std::result::Result<(), StoreError>,
     ) -> std::result::Result<Swap, StoreError> {
-        self.inner.compare_and_swap(held, name, expected, new)
+        self.inner.compare_and_swap_with(held, name, expected, new, along)
     }
 
     fn delete(&self, held: &Held, name: &RefName, expected: Oid) -> std::result::Result<Swap, StoreError> {
