@@ -8,8 +8,8 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::{
     bulk_plan, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list, log,
-    man, next, owned, plan, poll, pull, queues, reclaim, release, report, show, status, sweep, sync, verify, work,
-    work_child,
+    lost, man, next, owned, plan, poll, pull, queues, reclaim, release, repair, report, show, status, sweep, sync,
+    verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -207,6 +207,10 @@ pub enum Command {
     Reclaim(Late<reclaim::Args>),
     /// Bring this ledger and a remote's together
     Sync(Late<sync::Args>),
+    /// List what was recorded here and lost at a sync, and why
+    Lost(Late<lost::Args>),
+    /// Mend what a sync leaves alone
+    Repair(Late<repair::Args>),
     /// Show everything about one task
     Show(Late<show::Args>),
     /// List tasks
@@ -271,6 +275,8 @@ impl Command {
             Command::Fence(args) => args.run(&global.session()?).map(done),
             Command::Sweep(args) => args.run(&global.session()?),
             Command::Reclaim(args) => args.run(&global.session()?).map(done),
+            Command::Lost(args) => args.run(&global.session()?).map(done),
+            Command::Repair(args) => args.run(&global.session()?),
             Command::Sync(args) => args.run(&global.session()?),
             Command::Show(args) => args.run(&global.session()?).map(done),
             Command::List(args) => args.run(&global.session()?).map(done),

@@ -135,6 +135,14 @@ pub enum Error {
         /// What is wrong, and what to do.
         found: String,
     },
+    /// An operator's order was given for another tip.
+    #[error("{name} is at {tip}, not where you have seen it; nothing was moved, look again")]
+    TipMoved {
+        /// The ref.
+        name: RefName,
+        /// Where it is.
+        tip: RecordId,
+    },
     /// The branch of a delivery is not where it may be moved from. Nothing was recorded.
     #[error("{place}: the branch {branch} was not moved and nothing was recorded: {why}")]
     DeliveryRefused {
@@ -199,7 +207,7 @@ impl Error {
             Error::Refused { refusal, .. } => refusal_code(refusal),
             Error::UnknownTask { .. } => ExitCode::UnknownTask,
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
-            Error::BatchRaced { .. } => ExitCode::RaceLost,
+            Error::BatchRaced { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::Damaged { .. } | Error::Distrusted { .. } => ExitCode::Damaged,
             Error::Unreachable { .. } => ExitCode::Unreachable,
@@ -268,6 +276,10 @@ impl Error {
                 map.insert("record".to_owned(), json!(record));
                 map.insert("remote".to_owned(), json!(remote));
                 map.insert("recorded".to_owned(), json!("unknown"));
+            }
+            Error::TipMoved { name, tip } => {
+                map.insert("ref".to_owned(), json!(name));
+                map.insert("tip".to_owned(), json!(tip));
             }
             Error::Distrusted { name, remote, found } => {
                 map.insert("ref".to_owned(), json!(name));

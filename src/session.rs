@@ -154,6 +154,12 @@ impl Session {
         Ok(Ledger { reach: self.reach()?, ..self.ledger() })
     }
 
+    /// The ledger, for writing what may still lose where a remote decides.
+    pub fn provisional_writer(&self) -> Ledger<'_> {
+        let reach = if self.authority.is_some() { Reach::Provisional } else { Reach::Alone };
+        Ledger { reach, ..self.local_writer() }
+    }
+
     fn reach(&self) -> Result<Reach<'_>> {
         Ok(match (&self.authority, self.is_offline) {
             (None, _) => Reach::Alone,

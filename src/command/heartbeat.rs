@@ -20,6 +20,10 @@ pub struct Args {
     /// What is being done, in one line; it stays in the history for ever
     #[arg(long, value_name = "TEXT")]
     progress: Option<String>,
+    /// Where a remote decides: record it here only. It renews nothing until a sync or a poller of this machine has brought
+    /// it there
+    #[arg(long)]
+    local: bool,
 }
 
 impl Args {
@@ -30,8 +34,9 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let progress = self.progress.as_deref().map(|text| checked_value("the progress", text)).transpose()?;
         let claim = self.claim.named()?;
-        let found = self.task.find(session, &session.finder()?)?;
-        let appended = session.writer()?.append(found, Intent::Heartbeat { claim, progress })?;
+        let found = self.task.find(session, &if self.local { session.ledger() } else { session.finder()? })?;
+        let ledger = if self.local { session.provisional_writer() } else { session.writer()? };
+        let appended = ledger.append(found, Intent::Heartbeat { claim, progress })?;
         print_appended(&session.out, &appended, || {
             let how = if appended.coalesced { "another heartbeat of this claim was faster on" } else { "heartbeat on" };
             format!("{how} {} (seq {})", place(&appended.state), appended.state.seq)

@@ -80,7 +80,8 @@ fn code(outcome: &Outcome) -> ExitCode {
     }
 }
 
-fn place(name: &RefName) -> String {
+/// A task as people name it.
+pub fn place(name: &RefName) -> String {
     name.task().map_or_else(|_| name.to_string(), |(queue, slug)| format!("{queue}/{slug}"))
 }
 

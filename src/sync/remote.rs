@@ -287,6 +287,26 @@ impl Remote {
         Ok(Pushed::Answered { tasks, branch, said: complaint(&ended) })
     }
 
+    /// Removes a task that is at `expected`; the inner error is why the remote did not. Only for a chain of which no record
+    /// keeps the rules.
+    ///
+    /// # Errors
+    /// Failures of the system here.
+    pub fn remove(&self, name: &RefName, expected: Oid) -> Result<std::result::Result<(), String>> {
+        let courier = self.couriers.send(&[])?;
+        let there = self.there(name);
+        let mirror = format!("remote.{}.mirror=false", self.name);
+        let mut args = words(&["-c", &mirror, "push", "--porcelain", "--no-verify"]);
+        args.push(format!("--force-with-lease={there}:{expected}"));
+        args.extend([self.name.clone(), format!(":{there}")]);
+        self.connections.set(self.connections.get() + 1);
+        let ended = courier.run(&args, "", self.single(&|| false))?;
+        match report::parse(&ended.stdout).remove(&there) {
+            Some(Verdict::Accepted) => Ok(Ok(())),
+            _ => Ok(Err(complaint(&ended))),
+        }
+    }
+
     fn single<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
         Bounds { time: self.time.get(), stop }
     }

@@ -10,8 +10,6 @@ const LATER_OPTIONS: &[&str] = &[
     "--verifier",
     "--sticky",
     "--workdir",
-    "--local",
-    "--deliver",
     "--skip-verifier",
     "--explain",
     "--chain-siblings",
@@ -23,7 +21,7 @@ const LATER_OPTIONS: &[&str] = &[
 ];
 
 const LATER_COMMANDS: &[&str] =
-    &["replan", "cancel", "lost", "repair", "gc", "archive", "wait", "graph", "dashboard", "prime", "help", "nex"];
+    &["replan", "cancel", "gc", "archive", "wait", "graph", "dashboard", "prime", "help", "nex"];
 
 #[test]
 fn options_of_later_issues_are_refused_by_every_subcommand() {

@@ -1,0 +1,158 @@
+//! `pm repair`: an operator's ways out of what a sync leaves alone.
+
+use serde_json::json;
+
+use super::{queue_prefixes, sync::place};
+use crate::error::{Error, Result};
+use crate::exit_code::ExitCode;
+use crate::id::{Queue, RecordId, RefName, Slug};
+use crate::ledger::Ledger;
+use crate::session::Session;
+use crate::sync::repair::{self, Rewind};
+
+/// Mend what a sync leaves alone
+///
+/// --push-back: tasks that vanished at the remote, or fell back to an older record there (a deleted ref, a restored
+/// backup), are put back from what this repository has. Nothing is forced.
+///
+/// --rewind: a task whose chain at the remote breaks a rule goes back to the last record that keeps all of them. That is
+/// the one thing in pm that moves a ref backwards, so it wants the tip that you have seen: without --if-tip it shows what
+/// would be done. What is above is kept in this repository. Without a remote it does the same to a chain here.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub struct Args {
+    /// Put back at the remote what vanished or fell back there
+    #[arg(long, group = "what")]
+    push_back: bool,
+    /// Take a task back to the last record that keeps every rule
+    #[arg(long, group = "what", requires = "task")]
+    rewind: bool,
+    /// The task to rewind: <queue>/<slug>, or a slug in the queue
+    #[arg(long, value_name = "TASK", requires = "rewind")]
+    task: Option<String>,
+    /// The tip that was seen: nothing is moved from any other
+    #[arg(long, value_name = "SHA", requires = "rewind")]
+    if_tip: Option<RecordId>,
+    /// The queue of a bare slug; with --push-back, only this queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<Queue>,
+}
+
+impl Args {
+    /// Mends it.
+    ///
+    /// # Errors
+    /// 8 where the tip is another one; 17, 18, 20.
+    pub fn run(&self, session: &Session) -> Result<ExitCode> {
+        if self.push_back { self.push_back(session) } else { self.rewind(session) }
+    }
+
+    fn push_back(&self, session: &Session) -> Result<ExitCode> {
+        let remote = session.config.remote.as_ref().ok_or_else(|| {
+            Error::Usage("nothing can be pushed back: no remote is the authority (pm.remote is not set)".to_owned())
+        })?;
+        let queues: Vec<_> = self.queue.iter().cloned().collect();
+        let done = session.link_to(remote)?.push_back(&session.local_writer(), &queue_prefixes(&queues))?;
+        session.out.result(
+            || {
+                let pushed: Vec<_> = done.pushed.iter().map(|(name, tip)| json!({"ref": name, "tip": tip})).collect();
+                let left: Vec<_> = done.left.iter().map(|(name, why)| json!({"ref": name, "found": why})).collect();
+                json!({"remote": remote, "pushed_back": pushed, "left_alone": left})
+            },
+            || {
+                let mut lines: Vec<_> =
+                    done.pushed.iter().map(|(name, _)| format!("{} is back at {remote}", place(name))).collect();
+                lines.extend(done.left.iter().map(|(name, why)| format!("{} was left alone: {why}", place(name))));
+                if lines.is_empty() {
+                    lines.push(format!("nothing vanished at {remote}"));
+                }
+                lines.join("\n")
+            },
+        );
+        Ok(if done.left.is_empty() { ExitCode::Done } else { ExitCode::Damaged })
+    }
+
+    fn rewind(&self, session: &Session) -> Result<ExitCode> {
+        let name = self.name(session)?;
+        let ledger = session.local_writer();
+        let link = session.config.remote.as_ref().map(|remote| session.link_to(remote)).transpose()?;
+        let at_remote = match &link {
+            Some(link) => link.plan_rewind(&ledger, &name)?.map(|rewind| (link, rewind)),
+            None => None,
+        };
+        let (place_there, rewind) = match (&at_remote, repair::plan_rewind_here(&ledger, &name)?) {
+            (Some((link, rewind)), _) => (format!("at {}", link.remote.name), rewind),
+            (None, Some(ref rewind)) => return self.rewind_here(session, &ledger, &name, rewind),
+            (None, None) => {
+                let why = format!("nothing is wrong with {}, so there is nothing to rewind", place(&name));
+                return Err(Error::Usage(why));
+            }
+        };
+        if !self.is_confirmed(session, &name, &place_there, rewind)? {
+            return Ok(ExitCode::Done);
+        }
+        if let Some((link, rewind)) = &at_remote {
+            link.rewind(&ledger, &name, rewind)?
+                .map_err(|why| Error::Unreachable { remote: link.remote.name.clone(), why })?;
+        }
+        self.say_done(session, &name, &place_there, rewind);
+        Ok(ExitCode::Done)
+    }
+
+    fn rewind_here(&self, session: &Session, ledger: &Ledger<'_>, name: &RefName, rewind: &Rewind) -> Result<ExitCode> {
+        if !self.is_confirmed(session, name, "here", rewind)? {
+            return Ok(ExitCode::Done);
+        }
+        if rewind.to.is_none() {
+            let why = format!("no record of {} keeps the rules, so there is nothing to rewind it to", place(name));
+            return Err(Error::Usage(why));
+        }
+        if !repair::rewind_here(ledger, &session.state_dir(), name, rewind)? {
+            return Err(moved(name, rewind.tip));
+        }
+        self.say_done(session, name, "here", rewind);
+        Ok(ExitCode::Done)
+    }
+
+    /// Whether the tip is the one that was named; with none named, shows what would be done.
+    fn is_confirmed(&self, session: &Session, name: &RefName, whereabouts: &str, rewind: &Rewind) -> Result<bool> {
+        match self.if_tip {
+            Some(tip) if tip == rewind.tip => Ok(true),
+            Some(_) => Err(moved(name, rewind.tip)),
+            None => {
+                session.out.result(
+                    || json!({"ref": name, "tip": rewind.tip, "to": rewind.to, "above": rewind.above, "found": rewind.fault, "done": false}),
+                    || {
+                        let to = rewind.to.map_or("nothing: no record keeps the rules".to_owned(), |to| to.to_string());
+                        format!(
+                            "{} {whereabouts}: {}\nit would go back to {to}; {} records above would be kept in this repository only\nto do it: name the tip, --if-tip {}",
+                            place(name), rewind.fault, rewind.above, rewind.tip
+                        )
+                    },
+                );
+                Ok(false)
+            }
+        }
+    }
+
+    fn say_done(&self, session: &Session, name: &RefName, whereabouts: &str, rewind: &Rewind) {
+        session.out.result(
+            || json!({"ref": name, "tip": rewind.tip, "to": rewind.to, "above": rewind.above, "found": rewind.fault, "done": true}),
+            || format!("{} {whereabouts} went back by {} records", place(name), rewind.above),
+        );
+    }
+
+    /// The ref of the task. It may be in no state to be found by its id.
+    fn name(&self, session: &Session) -> Result<RefName> {
+        let asked = self.task.as_deref().unwrap_or_default();
+        if let Some((queue, slug)) = asked.split_once('/') {
+            return Ok(RefName::of_task(&queue.parse()?, &slug.parse()?));
+        }
+        let slug: Slug = asked.parse()?;
+        Ok(RefName::of_task(&session.queue(self.queue.as_ref())?, &slug))
+    }
+}
+
+fn moved(name: &RefName, tip: RecordId) -> Error {
+    Error::TipMoved { name: name.clone(), tip }
+}
