@@ -389,8 +389,11 @@ impl RefName {
     }
 
     /// Which of the 256 shard locks guards this ref (design, section 5).
+    ///
+    /// All bytes of the hash are folded into it: the highest one alone hardly depends on a name's last characters, so that
+    /// `task-1` and `task-2` would always share a lock.
     pub fn shard(&self) -> u8 {
-        (stable_hash(self.0.as_bytes()) >> 56) as u8
+        stable_hash(self.0.as_bytes()).to_be_bytes().into_iter().fold(0, |shard, byte| shard ^ byte)
     }
 }
 
@@ -483,6 +486,13 @@ mod tests {
         check_ref("com10", "com10");
         check_ref("a.lock.b", "a.lock.b");
         check_ref("libstdc++6", "libstdc++6");
+    }
+
+    #[test]
+    fn names_that_end_differently_are_spread_over_the_shards() {
+        let shard = |number: u32| RefName::from_full(format!("{TASKS}default/task-{number}")).shard();
+        let shards: std::collections::BTreeSet<u8> = (0..256).map(shard).collect();
+        assert!(shards.len() > 128, "256 names in {} shards", shards.len());
     }
 
     #[test]

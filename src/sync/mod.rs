@@ -10,6 +10,7 @@
 
 pub mod delivery;
 pub mod lost;
+mod pushing;
 pub mod reconcile;
 pub mod remote;
 pub mod repair;

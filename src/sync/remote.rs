@@ -274,7 +274,7 @@ impl Remote {
         if let Some(delivery) = delivery {
             args.push(format!("{}:{}", delivery.commit, delivery.branch));
         }
-        let bounds = if updates.len() > 1 { self.whole(stop) } else { self.single(stop) };
+        let bounds = if updates.len() > NAMED_MAX { self.whole(stop) } else { self.single(stop) };
         self.connections.set(self.connections.get() + 1);
         let (ended, has_sent) = courier.run_push(&args, bounds)?;
         let mut verdicts = report::parse(&ended.stdout);

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::reconcile::{Action, Rebased, reconcile};
-use super::remote::{Pushed, Update};
-use super::report::Verdict;
+use super::remote::Update;
 use super::settle::{Change, Link, Settled, Trouble};
 use crate::error::{Error, Result};
 use crate::id::{Oid, PENDING, RecordId, RefName, TASKS};
@@ -251,7 +250,7 @@ impl Link {
             let Ok(sent) = sent else { continue };
             let concerned = prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
             // Whoever holds the turn is at it.
-            let Some(_turn) = self.try_turn(ledger, &name, Duration::ZERO)?.filter(|_| concerned) else { continue };
+            let Some(_turn) = self.try_turn(&name, Duration::ZERO)?.filter(|_| concerned) else { continue };
             if ledger.store.tip(&pending)? != Some(sent) {
                 continue;
             }
@@ -307,47 +306,6 @@ impl Link {
             }
         }
         Ok(())
-    }
-
-    /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
-    /// halves, since one of its tasks may be why.
-    fn push_batch(
-        &self,
-        ledger: &Ledger<'_>,
-        batch: &[Update],
-        total: &mut Outcome,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<bool> {
-        let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
-            Pushed::NotSent { why } => return Err(Error::Unreachable { remote: self.remote.name.clone(), why }),
-            Pushed::Answered { tasks, said, .. } => (tasks, said),
-        };
-        let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
-        if batch.len() > 1 && tasks.values().all(failed) && !stop() {
-            let (first, second) = batch.split_at(batch.len() / 2);
-            return Ok(self.push_batch(ledger, first, total, stop)? | self.push_batch(ledger, second, total, stop)?);
-        }
-        let mut again = false;
-        for update in batch {
-            let name = &update.name;
-            match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
-                Verdict::Accepted => {
-                    self.note(ledger, &name.seen_at(&self.remote.name), RecordId(update.new))?;
-                    total.tips.insert(name.clone(), update.new);
-                    total.pushed.push(name.clone());
-                }
-                Verdict::Moved | Verdict::HeldBack => {
-                    again = true;
-                    total.raced.push(name.clone());
-                }
-                Verdict::Unknown => {
-                    again = true;
-                    total.unknown.push(name.clone());
-                }
-                Verdict::Declined(why) => total.refused.push((name.clone(), format!("{why}: {said}"))),
-            }
-        }
-        Ok(again)
     }
 }
 

@@ -44,17 +44,20 @@ pub(super) enum Fate {
 impl Link {
     /// Waits for the turn of a task among the processes of this repository: while one asks the authority, the others'
     /// questions would only be lost races.
-    pub(super) fn turn(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<File> {
+    pub(super) fn turn(&self, name: &RefName) -> Result<File> {
         // The appends of one task follow each other; each may take as long as its pushes.
         let patience = self.remote.patience() * ASKS_MAX + lock::PATIENCE;
-        self.try_turn(ledger, name, patience)?.ok_or_else(|| {
+        self.try_turn(name, patience)?.ok_or_else(|| {
             let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
             Error::Store(StoreError::Locked { path: self.turn_path(name), waited_ms })
         })
     }
 
     /// Takes the turn of a task if it is free within so long.
-    pub(super) fn try_turn(&self, _ledger: &Ledger<'_>, name: &RefName, patience: Duration) -> Result<Option<File>> {
+    ///
+    /// # Errors
+    /// Failures of the system.
+    pub fn try_turn(&self, name: &RefName, patience: Duration) -> Result<Option<File>> {
         let path = self.turn_path(name);
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(Error::io(format!("creating {}", dir.display())))?;

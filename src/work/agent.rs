@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Orders;
 use super::attempt::Attempt;
 use super::event::{Fate, Teller, What};
+use super::pulse::Pulse;
 use super::stop::{Stop, Wish};
 use super::supply::Supply;
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub struct Agent<'a> {
     pub orders: &'a Orders,
     /// Where its tasks come from.
     pub supply: &'a Supply,
+    /// Its claims and those of the others, kept alive together.
+    pub pulse: &'a Pulse,
     /// Whether it is to stop.
     pub stop: &'a Stop,
     /// Where it says what it does.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::pulse::Pulse;
 use super::renewal::Renewal;
 use super::stop::{Stop, Wish};
 use super::supply::Taken;
@@ -50,6 +51,7 @@ pub type Delivery<'a> = (&'a str, Oid);
 pub struct Holding<'a> {
     session: &'a Session,
     stop: &'a Stop,
+    pulse: &'a Pulse,
     taken: &'a Taken,
     /// The task as it was last seen: usually at its tip, since hardly anybody else appends to it.
     state: TaskState,
@@ -59,13 +61,14 @@ pub struct Holding<'a> {
 
 impl<'a> Holding<'a> {
     /// What was just claimed.
-    pub fn new(session: &'a Session, stop: &'a Stop, taken: &'a Taken) -> Holding<'a> {
+    pub fn new(session: &'a Session, stop: &'a Stop, pulse: &'a Pulse, taken: &'a Taken) -> Holding<'a> {
         if let Some(authority) = session.authority() {
             let most = Duration::from_millis(taken.ttl.ms() / ERRANDS_A_LEASE);
             authority.remote.hurry(most.max(ERRAND_MIN));
         }
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
-        Holding { session, stop, taken, state: taken.state.clone(), renewal }
+        pulse.enter(taken.claim, &taken.name, taken.ttl.ms(), taken.sent_ms);
+        Holding { session, stop, pulse, taken, state: taken.state.clone(), renewal }
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -114,7 +117,13 @@ impl<'a> Holding<'a> {
     /// # Errors
     /// Why it could not be.
     pub fn beat(&mut self, progress: Option<String>) -> Result<(), Unrecorded> {
-        self.append(&Intent::Heartbeat { claim: Some(self.taken.claim), progress }, None).map(drop)
+        let claim = self.taken.claim;
+        if let Ok(Some(sent_ms)) = self.pulse.beat(self.session, claim, self.renewal.renewed_ms(), progress.as_deref())
+        {
+            self.renewal.succeeded(sent_ms, random());
+            return Ok(());
+        }
+        self.append(&Intent::Heartbeat { claim: Some(claim), progress }, None).map(drop)
     }
 
     fn may_try_again(&self) -> bool {
@@ -159,6 +168,12 @@ impl<'a> Holding<'a> {
             Some(phase) => Unrecorded::Settled(phase),
             None => Unrecorded::Lost(why),
         }
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.pulse.leave(self.taken.claim);
     }
 }
 

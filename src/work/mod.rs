@@ -29,6 +29,7 @@ pub mod event;
 pub mod holding;
 pub mod keeper;
 pub mod line;
+pub mod pulse;
 pub mod renewal;
 mod shelf;
 pub mod stop;
@@ -52,6 +53,7 @@ use crate::session::Session;
 
 use self::agent::Agent;
 use self::event::{Event, Teller};
+use self::pulse::Pulse;
 use self::stop::{Stop, Wish};
 use self::supply::{Supply, Terms};
 
@@ -119,13 +121,14 @@ pub fn run(
     keeper::adopt_orphans().map_err(Error::io("becoming the parent of orphans"))?;
     // Where it was inherited as ignored, the system would take in every child unasked, and how it ended with it.
     signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(Error::io("catching signals"))?;
+    let pulse = Pulse::default();
     let (events, told) = mpsc::channel();
     let result = std::thread::scope(|scope| {
         let mut running = Vec::new();
         for (number, agent) in agents.iter().enumerate() {
             let tell = Teller::new(agent.clone(), number, events.clone());
-            let (supply, stop) = (&*supply, &stop);
-            running.push(scope.spawn(move || Agent { session: open(agent)?, orders, supply, stop, tell }.run()));
+            let (supply, stop, pulse) = (&*supply, &stop, &pulse);
+            running.push(scope.spawn(move || Agent { session: open(agent)?, orders, supply, pulse, stop, tell }.run()));
         }
         drop(events);
         loop {

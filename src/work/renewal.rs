@@ -43,6 +43,11 @@ impl Renewal {
         self.due_ms = now_ms + pause / 2 + random % (pause / 2 + 1);
     }
 
+    /// When the newest record that got in was sent.
+    pub fn renewed_ms(&self) -> u64 {
+        self.renewed_ms
+    }
+
     /// When the next heartbeat is due.
     pub fn due_ms(&self) -> u64 {
         self.due_ms

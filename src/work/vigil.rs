@@ -64,7 +64,7 @@ impl<'a> Vigil<'a> {
         Vigil {
             agent,
             tell,
-            holding: Holding::new(&agent.session, agent.stop, taken),
+            holding: Holding::new(&agent.session, agent.stop, agent.pulse, taken),
             transcript: Transcript::new(agent.orders.log_limit),
             started_ms: since_boot_ms(),
             settled: None,

@@ -1,0 +1,88 @@
+//! Pushing many tasks at once.
+//!
+//! What must never happen here: a task counts as pushed that the other side did not say so of.
+
+use std::collections::BTreeSet;
+
+use super::remote::{Pushed, Update};
+use super::report::Verdict;
+use super::run::Outcome;
+use super::settle::Link;
+use crate::error::{Error, Result};
+use crate::id::{RecordId, RefName};
+use crate::ledger::Ledger;
+
+impl Link {
+    /// Pushes what a few tasks have here and the authority was not last seen to have, in one connection and without asking
+    /// first. Returns the tasks that it took; the others are left to a synchronisation.
+    ///
+    /// # Errors
+    /// Failures of the system here.
+    pub fn push_ahead(&self, ledger: &Ledger<'_>, names: &[RefName]) -> Result<BTreeSet<RefName>> {
+        let mut updates = Vec::new();
+        for name in names {
+            let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?;
+            let tip = ledger.store.tip(name)?;
+            let (Some(seen), Some(tip)) = (seen, tip) else { continue };
+            let fork = ledger.fork(name, RecordId(seen), RecordId(tip))?;
+            if fork.base == Some(RecordId(seen)) && !fork.theirs.is_empty() {
+                updates.push(Update { name: name.clone(), expected: Some(seen), new: tip });
+            }
+        }
+        let mut accepted = BTreeSet::new();
+        if updates.is_empty() {
+            return Ok(accepted);
+        }
+        let Pushed::Answered { tasks, .. } = self.remote.push(&updates, None, false, &|| false)? else {
+            return Ok(accepted);
+        };
+        for update in updates {
+            if tasks.get(&update.name) == Some(&Verdict::Accepted) {
+                self.note(ledger, &update.name.seen_at(&self.remote.name), RecordId(update.new))?;
+                accepted.insert(update.name);
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
+    /// halves, since one of its tasks may be why.
+    pub(super) fn push_batch(
+        &self,
+        ledger: &Ledger<'_>,
+        batch: &[Update],
+        total: &mut Outcome,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
+            Pushed::NotSent { why } => return Err(Error::Unreachable { remote: self.remote.name.clone(), why }),
+            Pushed::Answered { tasks, said, .. } => (tasks, said),
+        };
+        let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
+        if batch.len() > 1 && tasks.values().all(failed) && !stop() {
+            let (first, second) = batch.split_at(batch.len() / 2);
+            return Ok(self.push_batch(ledger, first, total, stop)? | self.push_batch(ledger, second, total, stop)?);
+        }
+        let mut again = false;
+        for update in batch {
+            let name = &update.name;
+            match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
+                Verdict::Accepted => {
+                    self.note(ledger, &name.seen_at(&self.remote.name), RecordId(update.new))?;
+                    total.tips.insert(name.clone(), update.new);
+                    total.pushed.push(name.clone());
+                }
+                Verdict::Moved | Verdict::HeldBack => {
+                    again = true;
+                    total.raced.push(name.clone());
+                }
+                Verdict::Unknown => {
+                    again = true;
+                    total.unknown.push(name.clone());
+                }
+                Verdict::Declined(why) => total.refused.push((name.clone(), format!("{why}: {said}"))),
+            }
+        }
+        Ok(again)
+    }
+}
