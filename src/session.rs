@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::git_program::network::Couriers;
 use crate::git_program::{FSYNC, Git};
 use crate::id::{AgentId, Queue};
+use crate::ledger::chain::cut_off;
 use crate::ledger::{Identity, Ledger, Reach};
 use crate::output::Output;
 use crate::poll::StateRoot;
-use crate::store::Durability;
 use crate::store::git::GitStore;
+use crate::store::{Durability, StoreError};
 use crate::sync::remote::{Address, Remote};
 use crate::sync::settle::Link;
 
@@ -81,6 +82,13 @@ impl Session {
     }
 
     fn over(mut store: GitStore, caller: &Caller, out: Output) -> Result<Session> {
+        let cut = cut_off(&store, &store.shallow_boundary()?);
+        if cut > 0 {
+            let reason = format!(
+                "this is a shallow clone of the ledger: the history of {cut} tasks is cut off. `git fetch --unshallow <remote> 'refs/pm/*:refs/pm-remote/<remote>/*'` brings the rest"
+            );
+            return Err(StoreError::Unusable { reason }.into());
+        }
         let config = Config::read(&store)?;
         store.set_durability(config.durability);
         let agent = agent(caller, &config)?;
@@ -228,7 +236,7 @@ fn check_remote(store: &GitStore, remote: &str) -> Result<()> {
         let reason = format!(
             "the remote '{remote}' is read and written at different URLs, so what was pushed could not be read back; give the ledger a remote of its own with one URL: `git remote add ledger {url}`, `git config pm.remote ledger`"
         );
-        return Err(Error::Store(crate::store::StoreError::Unusable { reason }));
+        return Err(Error::Store(StoreError::Unusable { reason }));
     }
     Ok(())
 }

@@ -8,9 +8,11 @@ use crate::config::remote_name;
 use crate::doctor::settings::{one_url, without_password};
 use crate::error::{Error, Result};
 use crate::git_program::{FSYNC, Git};
+use crate::id::{RefName, TASKS};
 use crate::output::span;
 use crate::session::Session;
 use crate::store::{Durability, StoreError};
+use crate::sync::settle::Trouble;
 
 /// Set a repository up for a ledger, and say what it would look like
 ///
@@ -51,9 +53,55 @@ impl Args {
             }
             (None, None) => {}
         }
-        let ledger = Ledger { session, remote: remote.map(String::as_str), queue: session.queue(None)?.to_string() };
+        let meeting = self.remote.as_deref().map(|remote| meeting(session, remote));
+        let ledger =
+            Ledger { session, meeting, remote: remote.map(String::as_str), queue: session.queue(None)?.to_string() };
         session.out.result(|| ledger.to_json(&done), || ledger.to_text(&done));
         Ok(())
+    }
+}
+
+/// What a first synchronisation would find: an authority may be switched on over ledgers that exist already.
+enum Meeting {
+    /// Tasks there, tasks that are only here, and names that stand for another task there.
+    Found { there: usize, only_here: usize, collisions: Vec<RefName> },
+    /// It cannot be reached now.
+    Unknown(String),
+}
+
+fn meeting(session: &Session, remote: &str) -> Meeting {
+    let found = session.link_to(remote).and_then(|link| link.plan(&session.ledger(), &[TASKS.to_owned()], &|| false));
+    match found {
+        Ok((outcome, ahead)) => {
+            let collisions = outcome.troubles.into_iter().filter(|(_, trouble)| matches!(trouble, Trouble::Collision));
+            let collisions = collisions.map(|(name, _)| name).collect();
+            Meeting::Found { there: outcome.listed, only_here: ahead.len(), collisions }
+        }
+        Err(error) => Meeting::Unknown(error.to_string()),
+    }
+}
+
+impl Meeting {
+    fn to_json(&self) -> Value {
+        match self {
+            Meeting::Found { there, only_here, collisions } => {
+                json!({"there": there, "only_here": only_here, "collisions": collisions})
+            }
+            Meeting::Unknown(why) => json!({"unknown": why}),
+        }
+    }
+
+    fn to_text(&self) -> Vec<String> {
+        let (there, only_here, collisions) = match self {
+            Meeting::Found { there, only_here, collisions } => (there, only_here, collisions),
+            Meeting::Unknown(why) => return vec![format!("the authority could not be looked at: {why}")],
+        };
+        let mut lines =
+            vec![format!("{there} tasks are at the authority, {only_here} here would be pushed by `pm sync`")];
+        lines.extend(collisions.iter().map(|name| {
+            format!("{name} is another task there: `pm repair --set-aside --task <slug> --slug <another>` lets this one give way")
+        }));
+        lines
     }
 }
 
@@ -100,6 +148,7 @@ fn set_fsync(git: &Git, session: &Session, done: &mut Done) -> Result<()> {
 /// The ledger as it is configured now.
 struct Ledger<'a> {
     session: &'a Session,
+    meeting: Option<Meeting>,
     remote: Option<&'a str>,
     queue: String,
 }
@@ -128,6 +177,7 @@ impl Ledger<'_> {
             "agent": self.session.agent,
             "durability": self.durability(),
             "remote": self.remote,
+            "meeting": self.meeting.as_ref().map(Meeting::to_json),
             "next": NEXT,
         })
     }
@@ -136,6 +186,7 @@ impl Ledger<'_> {
         let mut lines: Vec<String> = Vec::new();
         lines.extend(done.set.iter().map(|(key, value)| format!("set {key} = {value}")));
         lines.extend(done.already.iter().map(|(key, value)| format!("{key} = {value} was set already")));
+        lines.extend(self.meeting.iter().flat_map(Meeting::to_text));
         let power = match self.session.config.durability {
             Durability::Power => "exit 0 survives a power cut",
             Durability::Process => "exit 0 survives the death of the process only",

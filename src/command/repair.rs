@@ -18,6 +18,9 @@ use crate::sync::repair::{self, Rewind};
 /// --rewind: a task whose chain at the remote breaks a rule goes back to the last record that keeps all of them. That is
 /// the one thing in pm that moves a ref backwards, so it wants the tip that you have seen: without --if-tip it shows what
 /// would be done. What is above is kept in this repository. Without a remote it does the same to a chain here.
+///
+/// --set-aside: a task here gives way to another one of the same name that was planned elsewhere: it is planned anew under
+/// --slug, what was recorded on it is kept (`pm lost`), and the other one is taken over.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
@@ -27,8 +30,14 @@ pub struct Args {
     /// Take a task back to the last record that keeps every rule
     #[arg(long, group = "what", requires = "task")]
     rewind: bool,
-    /// The task to rewind: <queue>/<slug>, or a slug in the queue
-    #[arg(long, value_name = "TASK", requires = "rewind")]
+    /// Let a task here give way to another one of its name
+    #[arg(long, group = "what", requires_all = ["task", "slug"])]
+    set_aside: bool,
+    /// The new slug of the task that gives way
+    #[arg(long, value_name = "SLUG", requires = "set_aside")]
+    slug: Option<Slug>,
+    /// The task to rewind or to set aside: <queue>/<slug>, or a slug in the queue
+    #[arg(long, value_name = "TASK", conflicts_with = "push_back")]
     task: Option<String>,
     /// The tip that was seen: nothing is moved from any other
     #[arg(long, value_name = "SHA", requires = "rewind")]
@@ -44,13 +53,32 @@ impl Args {
     /// # Errors
     /// 8 where the tip is another one; 17, 18, 20.
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
-        if self.push_back { self.push_back(session) } else { self.rewind(session) }
+        match &self.slug {
+            Some(slug) if self.set_aside => self.set_aside(session, slug),
+            _ if self.push_back => self.push_back(session),
+            _ => self.rewind(session),
+        }
+    }
+
+    fn set_aside(&self, session: &Session, slug: &Slug) -> Result<ExitCode> {
+        let name = self.name(session)?;
+        let remote = session.config.remote.as_ref().ok_or_else(no_authority)?;
+        let (planned, dependents) = session.link_to(remote)?.set_aside(&session.writer()?, &name, slug.clone())?;
+        for dependent in &dependents {
+            let (dependent, old) = (place(dependent), place(&name));
+            session
+                .out
+                .warning(&format!("{dependent} depends on the {old} that was here, which is gone: plan it anew"));
+        }
+        session.out.result(
+            || json!({"ref": name, "planned": planned.id, "slug": slug, "dependents": dependents}),
+            || format!("planned anew as {slug}, task {}; {} is the task of {remote} now", planned.id, place(&name)),
+        );
+        Ok(ExitCode::Done)
     }
 
     fn push_back(&self, session: &Session) -> Result<ExitCode> {
-        let remote = session.config.remote.as_ref().ok_or_else(|| {
-            Error::Usage("nothing can be pushed back: no remote is the authority (pm.remote is not set)".to_owned())
-        })?;
+        let remote = session.config.remote.as_ref().ok_or_else(no_authority)?;
         let queues: Vec<_> = self.queue.iter().cloned().collect();
         let done = session.link_to(remote)?.push_back(&session.local_writer(), &queue_prefixes(&queues))?;
         session.out.result(
@@ -155,4 +183,8 @@ impl Args {
 
 fn moved(name: &RefName, tip: RecordId) -> Error {
     Error::TipMoved { name: name.clone(), tip }
+}
+
+fn no_authority() -> Error {
+    Error::Usage("no remote is the authority (pm.remote is not set), so there is nothing to mend there".to_owned())
 }

@@ -1,12 +1,12 @@
 //! `pm status`: the ledger at a glance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
 use super::{Watch, damaged_json, warn_damaged};
 use crate::error::Result;
-use crate::id::Queue;
+use crate::id::{Queue, RefName};
 use crate::ledger::graph::Graph;
 use crate::ledger::resolve::{Scan, prefix};
 use crate::poll::PollError;
@@ -14,6 +14,7 @@ use crate::poll::status::Status as Poller;
 use crate::protocol::lease::Verdict;
 use crate::protocol::record::Phase;
 use crate::protocol::select;
+use crate::protocol::state::TaskState;
 use crate::session::Session;
 
 /// Count tasks by state and queue
@@ -77,6 +78,16 @@ impl Args {
             stale += usize::from(watch.judge(name, state).1 == Some(Verdict::Stale));
         }
         graph.finish()?;
+        let unpushed = match &session.config.remote {
+            Some(remote) => {
+                let seen: HashMap<_, _> = ledger.store.tips(&RefName::seen_prefix(remote))?.into_iter().collect();
+                let is_there = |(name, state): &&(RefName, TaskState)| {
+                    seen.get(&name.seen_at(remote)).is_some_and(|tip| tip.as_ref().is_ok_and(|tip| *tip == state.tip.0))
+                };
+                Some(scan.tasks.iter().filter(|task| !is_there(task)).count())
+            }
+            None => None,
+        };
         warn_damaged(&session.out, &scan.damaged);
         let queues = count(&scan);
         let poller = Poller::look(&session.state_root());
@@ -86,7 +97,7 @@ impl Args {
                 let queues: Map<String, Value> =
                     queues.iter().map(|(queue, counts)| (queue.to_string(), counts_json(counts))).collect();
                 json!({"queues": queues, "stale": stale, "runnable": runnable, "blocked": blocked,
-                       "poller": poller.as_ref().map(|poller| poller.to_json(session.now())).ok(),
+                       "remote": session.config.remote, "unpushed": unpushed, "poller": poller.as_ref().map(|poller| poller.to_json(session.now())).ok(),
                        "repository": repository, "damaged": damaged_json(&scan.damaged)})
             },
             || {
@@ -94,6 +105,9 @@ impl Args {
                 lines.push(format!("{runnable} runnable, {blocked} blocked, {stale} stale"));
                 let line = poller.as_ref().map_or_else(PollError::to_string, |poller| poller.line(session.now()));
                 lines.push(format!("poller: {line}"));
+                if let (Some(remote), Some(unpushed)) = (&session.config.remote, unpushed) {
+                    lines.push(format!("authority {remote}: {unpushed} tasks not pushed, as far as was last seen"));
+                }
                 lines.push(format!("ledger in {repository}"));
                 lines.join("\n")
             },

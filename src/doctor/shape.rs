@@ -7,10 +7,9 @@ use std::path::Path;
 
 use super::{Finding, count};
 use crate::error::Result;
-use crate::id::Oid;
-use crate::protocol::codec;
+use crate::ledger::chain::cut_off;
+use crate::store::durable;
 use crate::store::git::GitStore;
-use crate::store::{Store, durable};
 
 /// Looks.
 ///
@@ -18,13 +17,7 @@ use crate::store::{Store, durable};
 /// `Io` where a file of git's cannot be read.
 pub fn findings(store: &GitStore) -> Result<Vec<Finding>> {
     let common = store.common_dir();
-    let boundary = lines(&common.join("shallow"))?;
-    // A shallow clone of the code is fine: a cut matters where it goes through a chain, above a record that has a parent.
-    let is_cut = |line: &&String| {
-        let commit = line.parse::<Oid>().ok().and_then(|id| store.read_commit(id).ok());
-        commit.is_some_and(|commit| !commit.parents.is_empty() && codec::decode(&commit).is_ok())
-    };
-    let cut = boundary.iter().filter(is_cut).count();
+    let cut = cut_off(store, &store.shallow_boundary()?);
     let owner = fs::metadata(common).map(|metadata| metadata.uid()).map_err(durable::unreadable("look at", common))?;
     let borrowed = lines(&common.join("objects/info/alternates"))?;
     Ok([shallow(cut), alternates(&borrowed), owned_by(owner, rustix::process::geteuid().as_raw())]

@@ -2,9 +2,10 @@
 
 use super::Ledger;
 use crate::error::{Error, Result};
-use crate::id::{RecordId, RefName};
+use crate::id::{Oid, RecordId, RefName};
+use crate::protocol::codec;
 use crate::protocol::record::Record;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// A chain, walked from a tip towards its `Task`.
 pub struct Chain<'a> {
@@ -44,4 +45,14 @@ impl Iterator for Chain<'_> {
             Err(error) => Some(Err(error)),
         }
     }
+}
+
+/// How many of these commits, at which a shallow repository ends, are records with others below them: chains that are cut
+/// off. (A shallow clone of code cuts none.)
+pub fn cut_off(store: &dyn Store, boundary: &[Oid]) -> usize {
+    let is_record = |id: &&Oid| {
+        let commit = store.read_commit(**id).ok();
+        commit.is_some_and(|commit| !commit.parents.is_empty() && codec::decode(&commit).is_ok())
+    };
+    boundary.iter().filter(is_record).count()
 }

@@ -148,6 +148,19 @@ impl GitStore {
         keys.into_iter().collect()
     }
 
+    /// The commits at which a shallow repository ends (`git clone --depth`): what is above them is not here.
+    ///
+    /// # Errors
+    /// `Io` where git's list of them cannot be read.
+    pub fn shallow_boundary(&self) -> Result<Vec<Oid>, StoreError> {
+        let path = self.common_dir().join("shallow");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(durable::unreadable("read", &path)(error)),
+        }
+    }
+
     /// The names of the remotes that are configured, sorted.
     pub fn remotes(&self) -> Vec<String> {
         let snapshot = self.repo.config_snapshot();

@@ -7,14 +7,17 @@
 use std::path::Path;
 
 use super::lost::{self, Entry};
+use super::reconcile::{Action, reconcile};
 use super::remote::{Pushed, Update};
 use super::report::Verdict;
 use super::settle::{Link, Trouble};
 use crate::error::{Error, Result};
-use crate::id::{RecordId, RefName};
-use crate::ledger::Ledger;
+use crate::id::{RecordId, RefName, Slug, TASKS};
 use crate::ledger::judge::{Row, judge};
+use crate::ledger::{Authority, Ledger};
 use crate::protocol::apply;
+use crate::protocol::record::Task;
+use crate::protocol::state::TaskState;
 use crate::store::Swap;
 
 /// What was put back at the remote, and what was not.
@@ -125,6 +128,52 @@ impl Link {
             self.settle(ledger, name, rewind.to)?;
         }
         Ok(done)
+    }
+
+    /// Gives way to another task of the same name that was planned elsewhere: plans the one here anew under another slug,
+    /// keeps its chain under `refs/pm-lost/`, and takes over the other one. Returns the new task, and the tasks here that
+    /// depend on the old one.
+    ///
+    /// # Errors
+    /// `Usage` where there is no such collision; `SlugTaken`; as [`Ledger::create`].
+    pub fn set_aside(&self, ledger: &Ledger<'_>, name: &RefName, slug: Slug) -> Result<(TaskState, Vec<RefName>)> {
+        let tips = self.fetch(ledger, std::slice::from_ref(name))?;
+        let remote = tips.get(name).copied().map(RecordId);
+        let collides = match self.standing(ledger, name, remote)? {
+            Ok(standing) => reconcile(&standing, |record| ledger.rewrite(record)).map(|action| (standing, action))?,
+            Err(fault) => {
+                let found = fault.to_string();
+                return Err(Error::Distrusted { name: name.clone(), remote: self.remote.name.clone(), found });
+            }
+        };
+        let ((Some(local), Some(remote)), Action::Collision) = ((collides.0.local, remote), &collides.1) else {
+            return Err(Error::Usage(format!("{name} here is no other task than at {}", self.remote.name)));
+        };
+        if let Err(fault) = judge(name, None, &collides.0.theirs) {
+            let found = fault.to_string();
+            return Err(Error::Distrusted { name: name.clone(), remote: self.remote.name.clone(), found });
+        }
+        let ours = ledger.state_at(name, local)?;
+        let body = ledger.record(name, ours.id.record())?.body;
+        let task = Task { slug, created: ledger.clock.wall_micros(), ..(*ours.task).clone() };
+        let planned = self.create(ledger, task, body)?.state;
+        let entry = Entry {
+            record: local.to_string(),
+            what: "tip".to_owned(),
+            agent: ledger.agent.to_string(),
+            kept_as: None,
+            why: Some(format!("another task had this name; planned anew as task {}", planned.id)),
+        };
+        lost::keep_tip(ledger, &self.state_dir, name, local, &self.remote.name, Some(remote), vec![entry])?;
+        let ids: Vec<_> = collides.0.theirs.iter().map(|(id, _)| id.0).collect();
+        ledger.store.make_durable(&ids)?;
+        if ledger.move_ref(name, Some(local), remote)? != Swap::Done {
+            return Err(Error::TipMoved { name: name.clone(), tip: local });
+        }
+        self.note(ledger, &name.seen_at(&self.remote.name), remote)?;
+        let dependents = ledger.scan(TASKS)?.tasks.into_iter();
+        let dependents = dependents.filter(|(_, state)| state.task.depends_on.contains(&ours.id));
+        Ok((planned, dependents.map(|(name, _)| name).collect()))
     }
 
     /// Pushes one task; the inner error is why it was not accepted.

@@ -56,7 +56,7 @@ impl std::fmt::Display for Trouble {
             ),
             Trouble::Ours(fault) => write!(f, "{fault}; it was not pushed, `pm verify` lists every fault"),
             Trouble::Collision => f.write_str(
-                "it is another task than the one of that name here: they were planned apart. Nothing was changed; plan the one here anew under another slug, then `pm repair --set-aside` it",
+                "it is another task than the one of that name here: they were planned apart. Nothing was changed; `pm repair --set-aside --task <slug> --slug <another>` plans the one here anew under another slug",
             ),
             Trouble::Diverged => f.write_str(
                 "both have records that the other lacks, and this remote is not the authority: left alone",
