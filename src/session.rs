@@ -209,6 +209,16 @@ impl Session {
         self.store.common_dir().join("pm")
     }
 
+    /// Removes temporary files and directories that killed processes left, once they are older than `max_age`.
+    ///
+    /// # Errors
+    /// Failures of the file system.
+    pub fn sweep_leftovers(&self, max_age: std::time::Duration) -> Result<()> {
+        self.store.sweep_temporaries(max_age)?;
+        let swept = Couriers::sweep(self.store.common_dir(), max_age);
+        swept.map(drop).map_err(Error::io("removing what killed processes left in pm/couriers"))
+    }
+
     /// Where the poller keeps its files.
     pub fn state_root(&self) -> StateRoot {
         StateRoot::of(self.store.common_dir(), self.config.state_root.as_deref())

@@ -80,7 +80,7 @@ impl Args {
             outcome = merged(outcome, later);
         }
         if !self.dry_run
-            && let Err(error) = session.store.sweep_temporaries(ORPHAN_AGE)
+            && let Err(error) = session.sweep_leftovers(ORPHAN_AGE)
         {
             session.out.warning(&format!("temporary files of killed writers could not be removed: {error}"));
         }

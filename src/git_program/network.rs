@@ -91,6 +91,27 @@ impl Couriers {
         common_dir.join("pm").join("couriers")
     }
 
+    /// Removes what killed processes left, once it is older than `max_age`. Returns how many.
+    ///
+    /// # Errors
+    /// Failures of the file system.
+    pub fn sweep(common_dir: &Path, max_age: Duration) -> std::io::Result<usize> {
+        let entries = match fs::read_dir(Couriers::dir(common_dir)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut swept = 0;
+        for entry in entries {
+            let entry = entry?;
+            // What vanishes meanwhile belonged to somebody who is done.
+            let Ok(modified) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
+            if modified.elapsed().is_ok_and(|age| age > max_age) && fs::remove_dir_all(entry.path()).is_ok() {
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
     /// Makes one that has these refs.
     ///
     /// # Errors

@@ -195,7 +195,7 @@ impl<'a> Poller<'a> {
         }
         self.sweep(&mut cycle);
         if !self.signal.came()
-            && let Err(error) = self.session.store.sweep_temporaries(ORPHAN_AGE)
+            && let Err(error) = self.session.sweep_leftovers(ORPHAN_AGE)
         {
             self.fail(&mut cycle, format!("temporary files of killed writers could not be removed: {error}"));
         }
