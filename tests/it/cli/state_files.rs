@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::confined::{UNDER_ANOTHER_CLOCK, has, is_root, missing};
 use crate::support::poller::{Background, status};
+use crate::support::servers::Hub;
 use crate::support::{AGENT, Outcome, Repo, until};
 
 /// The patterns in the first column of the tables below a heading of the page. `<…>` stands for any text.
@@ -84,7 +85,7 @@ fn made_by_a_poller(repo: &Repo) -> BTreeSet<String> {
     let mut poller = traced(repo, &log, &[], &args).stderr(Stdio::null()).spawn().expect("strace starts");
     until("a cycle is over", || {
         let status = status(repo);
-        (status["running"] == true && status["lastCycle"]["tasks"] == 3).then_some(())
+        (status["running"] == true && status["lastCycle"]["tasks"] == 4).then_some(())
     });
     repo.pm(&["poll", "stop"]).ok();
     poller.wait().expect("ended");
@@ -119,6 +120,25 @@ fn every_file_that_pm_makes_is_on_the_page_of_its_state() {
     run(&[], &["work", "--max-tasks", "1", "--", "true"]);
     run(&[], &["poll", "run", "--once"]);
     run(&[], &["hook", "install"]);
+    // With an authority, which has another record of the task than this repository.
+    let hub = Hub::new();
+    repo.git(&["remote", "add", "origin", &hub.file_url()]);
+    run(&[], &["sync", "origin"]);
+    repo.git(&["config", "pm.remote", "origin"]);
+    run(&[], &["plan", "--title", "C"]);
+    run(&[], &["executing", "--task", "c"]);
+    let claim = repo.tip("c");
+    run(&[], &["heartbeat", "--task", "c"]);
+    hub.git(&["update-ref", "refs/pm/tasks/default/c", &claim]);
+    repo.git(&["update-ref", "refs/pm/tasks/default/c", &claim]);
+    repo.git(&["update-ref", "refs/pm-remote/origin/tasks/default/c", &claim]);
+    run(&[], &["heartbeat", "--task", "c", "--local"]);
+    let local = repo.tip("c");
+    repo.git(&["update-ref", "refs/pm/tasks/default/c", &claim]);
+    run(&[], &["heartbeat", "--task", "c"]);
+    repo.git(&["update-ref", "refs/pm/tasks/default/c", &local]);
+    run(&[], &["sync"]);
+    repo.git(&["config", "--unset", "pm.remote"]);
     for args in [
         &["next"][..],
         &["status"],
@@ -133,9 +153,9 @@ fn every_file_that_pm_makes_is_on_the_page_of_its_state() {
     }
     found.extend(made_by_a_poller(&repo));
 
-    let local: Vec<String> = patterns("Below").iter().map(|name| format!("pm/{name}")).collect();
+    let local: Vec<String> = patterns("Below").iter().map(|name| format!("pm/{}", name.replace("*/", "*/*"))).collect();
     let elsewhere = patterns("Elsewhere");
-    let ledger = ["refs/pm/*", "objects/??/*", "objects/pack/pack-*"].map(str::to_owned);
+    let ledger = ["refs/pm/*", "refs/pm-*", "objects/??/*", "objects/pack/pack-*"].map(str::to_owned);
     let is_of = |pattern: &String, path: &str| matches(pattern.as_bytes(), path.as_bytes());
     for path in &found {
         let is_listed = local.iter().chain(&elsewhere).chain(&ledger).any(|pattern| is_of(pattern, path));
