@@ -19,6 +19,9 @@ pub const PREFIX: &str = "refs/pm/";
 /// minute, a pattern two seconds.)
 pub(super) const NAMED_MAX: usize = 64;
 
+/// So many creations in one push name what they expect.
+const LEASES_MAX: usize = 500;
+
 /// How much longer than a single task's errand one of a whole ledger may take.
 const WHOLE_LEDGER: u32 = 20;
 
@@ -261,7 +264,10 @@ impl Remote {
         if atomic || delivery.is_some() {
             args.push("--atomic".to_owned());
         }
-        for update in updates {
+        // A creation needs no lease: git moves a ref that exists to nothing but its descendants, and what is created here has
+        // no other ancestors. So many leases would be more than a command line can hold.
+        let leased = updates.iter().filter(|update| update.expected.is_some() || updates.len() <= LEASES_MAX);
+        for update in leased {
             let expected = update.expected.map_or(String::new(), |expected| expected.to_string());
             args.push(format!("--force-with-lease={}:{expected}", self.there(&update.name)));
         }
