@@ -27,7 +27,8 @@ use crate::store::StoreError;
 #[derive(Debug, Parser)]
 #[command(name = "pm", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 done, 6 wrong phase, 8 race lost, 12 lease lost, 17 no such task, 18 no usable \
-                        repository, 19 damaged ledger, 21 lock timeout; all are in docs/exit-codes.md.")]
+                        repository, 19 damaged ledger, 20 authority unreachable, 21 lock timeout, 22 answer lost; all \
+                        are in docs/exit-codes.md.")]
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]

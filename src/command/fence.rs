@@ -17,6 +17,7 @@ use crate::session::Session;
 /// For scripts that are about to do what cannot be taken back: deploy, publish, send. Exit 0 means that this very claim
 /// holds the task, and that so much of its lease is left; 12 that it does not: then do nothing. What is left is counted
 /// from the newest heartbeat. The effect has to be over before the lease is: --deadline says how long it may take.
+/// Where a remote decides (pm.remote), it is asked; 20 means that it could not be, and that is no leave.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -27,7 +27,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
     /// Also move this branch forwards to the commit that the last report names, else to HEAD: at the authority if there is
-    /// one, else here. Both happen, or neither
+    /// one, else here. Both happen, or neither: 23 means that the branch has moved on or may not be moved; rebase, report
+    /// the new commit, and again
     #[arg(long, value_name = "BRANCH", conflicts_with = "rejected")]
     deliver: Option<String>,
 }

@@ -9,8 +9,8 @@ use crate::session::Session;
 
 /// Keep a claim alive
 ///
-/// Send one every third of the lease. Exit 12 means that the claim is lost: stop working on the task. Exit 8 or 21
-/// means: try again, with a pause.
+/// Send one every third of the lease. Exit 12 means that the claim is lost: stop working on the task. Exit 8, 20, 21
+/// or 22 means: try again, with a pause, for as long as the lease lasts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -30,7 +30,7 @@ impl Args {
     /// Records it.
     ///
     /// # Errors
-    /// 6, 12, 16, 17; 8 and 21 to be tried again.
+    /// 6, 12, 16, 17; 8, 20, 21 and 22 to be tried again.
     pub fn run(&self, session: &Session) -> Result<()> {
         let progress = self.progress.as_deref().map(|text| checked_value("the progress", text)).transpose()?;
         let claim = self.claim.named()?;

@@ -153,10 +153,16 @@ struct Ledger<'a> {
     queue: String,
 }
 
-/// What to do next.
+/// What to do next in a ledger of this repository alone.
 const NEXT: [&str; 3] = ["pm plan --title \"The first task\"", "pm pull", "pm doctor"];
+/// What to do next where a remote decides: the tasks may all be there.
+const NEXT_SHARED: [&str; 3] = ["pm sync", "pm pull", "pm doctor --remote"];
 
 impl Ledger<'_> {
+    fn next(&self) -> [&'static str; 3] {
+        if self.remote.is_some() { NEXT_SHARED } else { NEXT }
+    }
+
     fn durability(&self) -> &'static str {
         match self.session.config.durability {
             Durability::Power => "power",
@@ -178,7 +184,7 @@ impl Ledger<'_> {
             "durability": self.durability(),
             "remote": self.remote,
             "meeting": self.meeting.as_ref().map(Meeting::to_json),
-            "next": NEXT,
+            "next": self.next(),
         })
     }
 
@@ -206,7 +212,7 @@ impl Ledger<'_> {
             ("shared", shared),
         ];
         lines.extend(rows.iter().map(|(what, how)| format!("{what:<11}{how}")));
-        lines.push(format!("next: `{}`", NEXT.join("`, `")));
+        lines.push(format!("next: `{}`", self.next().join("`, `")));
         lines.join("\n")
     }
 }

@@ -25,6 +25,9 @@ const WAIT_SLACK: Duration = Duration::from_secs(5);
 /// A claim is stale when its newest record is older than its TTL. Records that this machine wrote since it booted
 /// are aged exactly, at once; any other is watched from when this machine first saw it, so a first sweep observes
 /// and a later one reclaims. A heartbeat that gets in first always wins. A lost race is no failure (exit 0).
+///
+/// Where a remote decides (pm.remote), every claim is watched there, and a pause between two sweeps counts as no more
+/// than a third of its TTL: sweep that often, run `pm poll`, or --wait.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The queue; else pm.queue, else all queues
