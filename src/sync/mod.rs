@@ -2,12 +2,14 @@
 //!
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
 //! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
-//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it. [`run`]: all tasks at once.
+//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it. [`run`]: all tasks at
+//!   once, as they were `listed`.
 //! - [`lost`]: what lost.
 //!
 //! Architecture invariant: nothing is force-pushed. A push names the value that it expects, and what it puts there
 //! descends from that.
 
+mod listed;
 pub mod lost;
 pub mod reconcile;
 pub mod remote;
