@@ -223,6 +223,8 @@ impl Remote {
             "--no-tags",
             "--no-write-fetch-head",
             "--no-recurse-submodules",
+            // A partial clone lacks parts of the code, never of the ledger.
+            "--no-filter",
             "--no-show-forced-updates",
             "--refmap=",
             "--stdin",
@@ -246,7 +248,9 @@ impl Remote {
             .map(|update| (RefName::from_full(update.name.as_str().replacen(PREFIX, "refs/out/", 1)), update.new))
             .collect();
         let courier = self.couriers.send(&staged)?;
-        let mut args = words(&["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]);
+        // A mirror of the code would be pushed as a whole and forced.
+        let mirror = format!("remote.{}.mirror=false", self.name);
+        let mut args = words(&["-c", &mirror, "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]);
         if atomic || delivery.is_some() {
             args.push("--atomic".to_owned());
         }
