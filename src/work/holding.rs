@@ -45,13 +45,15 @@ pub struct Holding<'a> {
     state: TaskState,
     /// When it has to be renewed, and when it lapses.
     pub renewal: Renewal,
+    /// When a record was sent whose fate is not known: the next answer may be about that one.
+    unsure_ms: Option<u64>,
 }
 
 impl<'a> Holding<'a> {
     /// What was just claimed.
     pub fn new(session: &'a Session, stop: &'a Stop, taken: &'a Taken) -> Holding<'a> {
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
-        Holding { session, stop, taken, state: taken.state.clone(), renewal }
+        Holding { session, stop, taken, state: taken.state.clone(), renewal, unsure_ms: None }
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -105,22 +107,25 @@ impl<'a> Holding<'a> {
         let found = Found { name: self.taken.name.clone(), state: self.state.clone() };
         match self.session.writer().and_then(|ledger| ledger.append(found, intent.clone())) {
             Ok(appended) => {
-                self.renewal.succeeded(sent_ms, random());
+                self.renewal.succeeded(self.unsure_ms.take().unwrap_or(sent_ms), random());
                 self.state = appended.state.clone();
                 Ok(appended)
             }
-            Err(error) => Err(self.explain(error)),
+            Err(error) => Err(self.explain(error, sent_ms)),
         }
     }
 
     /// What a failed append means for this claim.
-    fn explain(&mut self, error: Error) -> Unrecorded {
+    fn explain(&mut self, error: Error, sent_ms: u64) -> Unrecorded {
         let why = error.to_string();
         let is_refused =
             matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });
         let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }) | Error::AnswerLost { .. });
         if !is_refused && !is_unsure {
             return Unrecorded::Failed(why);
+        }
+        if is_unsure {
+            self.unsure_ms.get_or_insert(sent_ms);
         }
         if let Ok(Some(state)) = self.session.ledger().state(&self.taken.name) {
             self.state = state;

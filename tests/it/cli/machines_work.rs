@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::support::confined::missing;
 use crate::support::fleet::{assert_level, far, join, own, refs_at, two};
 use crate::support::process::Process;
 use crate::support::runner::{events, file, life};
-use crate::support::servers::{Behaviour, GitDaemon, Server};
-use crate::support::{Outcome, Repo, text, until};
+use crate::support::servers::{Behaviour, GitDaemon, Hub};
+use crate::support::{Outcome, Repo, task_ref, text, until};
 
 /// Starts a runner as this agent that works until nothing is left; `$OUT` is outside of the repository.
 fn start(repo: &Repo, agent: &str, options: &[&str], script: &str) -> Process {
@@ -60,7 +61,7 @@ fn two_machines_do_a_plan_once_and_in_order() {
 
 #[test]
 fn a_runner_survives_an_outage_of_the_hub_that_is_shorter_than_its_lease() {
-    if GitDaemon::lacks().is_some_and(crate::support::confined::missing) {
+    if GitDaemon::lacks().is_some_and(missing) {
         return;
     }
     let far = far();
@@ -100,16 +101,41 @@ fn a_machine_that_joins_late_finds_what_there_is_to_do_without_a_sync() {
     a.pm(&["executing", "--task", "t"]).fails(8).says("w2");
 }
 
-/// The server is part of the world only by its address.
+/// When each heartbeat of a task was written, by the clock of its record, in milliseconds.
+fn beats(hub: &Hub) -> Vec<u64> {
+    let log = hub.git(&[
+        "log",
+        "--reverse",
+        "--format=%(trailers:key=Record,valueonly,separator=%x20) %(trailers:key=Clock,valueonly,separator=%x20)",
+        &task_ref("t"),
+    ]);
+    let beat = |line: &str| line.strip_prefix("TaskHeartbeat ")?.split(' ').nth(1)?.parse().ok();
+    log.lines().filter_map(beat).collect()
+}
+
 #[test]
-fn a_server_that_is_gone_is_an_outage_like_any_other() {
-    if GitDaemon::lacks().is_some_and(crate::support::confined::missing) {
+fn a_heartbeat_whose_answer_was_lost_counts_from_when_it_was_sent_and_not_from_when_that_was_found_out() {
+    if GitDaemon::lacks().is_some_and(missing) {
         return;
     }
     let far = far();
     let repo = far.machine();
-    let url = { GitDaemon::start(&far.hub).url() };
-    repo.git(&["remote", "set-url", "origin", &url]);
-    repo.pm(&["plan", "--title", "T"]).fails(20);
-    assert_eq!((repo.refs(), own(&repo, "refs/pm-pending")), (String::new(), String::new()));
+    repo.plan("t");
+    let runner = start(&repo, "w1", &["--ttl", "9s"], "while [ ! -e $OUT/go ]; do sleep 0.05; done");
+    until("it is claimed", || (far.hub.git(&["rev-list", "--count", &task_ref("t")]) == "3").then_some(()));
+    let gate = far.hub.close_gate();
+    gate.wait_for_push();
+    far.network(Behaviour::DropToClient);
+    drop(gate);
+    until("the heartbeat is there", || (beats(&far.hub).len() == 1).then_some(()));
+    far.network(Behaviour::Cut);
+    let lost = std::time::Instant::now();
+    until("the outage has lasted", || (lost.elapsed().as_millis() > 1_500).then_some(()));
+    far.network(Behaviour::Pass);
+    let beats = until("the next heartbeat", || Some(beats(&far.hub)).filter(|beats| beats.len() == 2));
+    let apart = beats[1] - beats[0];
+    assert!(apart < 3_900, "{apart} ms apart, with a lease of 9 s");
+    std::fs::write(file(&repo, "go"), "").expect("written");
+    runner.outcome().ok();
+    assert_level(&far.hub, &repo, "t");
 }
