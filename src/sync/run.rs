@@ -237,8 +237,7 @@ impl Link {
             .filter(|name| !(remote.get(name) == local.get(name) && remote.get(name) == seen.get(name)))
             .map(|name| (name.clone(), remote.get(&name).copied().map(RecordId)))
             .collect();
-        let had = seen.iter().filter(|(name, _)| changed.contains_key(*name)).map(|(name, tip)| (name.clone(), *tip));
-        let had = had.collect();
+        let had = seen.clone();
         let missing: Vec<_> = changed
             .iter()
             .filter_map(|(name, tip)| Some((name, (*tip)?.0)))
@@ -385,10 +384,12 @@ impl Outcome {
         self.rebased.extend(round.rebased);
     }
 
-    /// Notes a task that cannot be read. A failure of the system is no fault of the task.
+    /// Notes a task that cannot be read or written. A failure of the system is no fault of the task.
     fn damage(&mut self, name: RefName, error: Error) -> Result<()> {
         match error {
-            Error::Damaged { .. } | Error::Distrusted { .. } | Error::Store(StoreError::BrokenRef { .. }) => {
+            Error::Damaged { .. }
+            | Error::Distrusted { .. }
+            | Error::Store(StoreError::BrokenRef { .. } | StoreError::Locked { .. }) => {
                 self.damaged.push((name, error));
                 Ok(())
             }
