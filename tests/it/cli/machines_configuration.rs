@@ -143,7 +143,7 @@ fn a_shallow_clone_of_code_has_the_whole_ledger_and_a_partial_one_too() {
     a.claim("u");
     let log = a.outside().join("log").display().to_string();
     a.pm(&["report", "--task", "u", "--title", "T", "--attach", &log]).ok();
-    for option in ["--depth=1", "--filter=blob:none", "--filter=tree:0"] {
+    for option in ["--depth=1", "--filter=tree:0"] {
         let clone = Repo::nowhere();
         let path = clone.path().display().to_string();
         clone.git(&["clone", "--quiet", option, &hub.file_url(), &path]);
@@ -183,7 +183,7 @@ fn ledgers_with_sha_256_meet_at_a_hub_of_their_kind_and_at_no_other() {
 
 #[test]
 fn paths_with_spaces_quotes_and_more_in_them_are_paths() {
-    for name in ["with space", "it's \"quoted\"", "semi;colon #hash", "back\\slash", "ünïcode"] {
+    for name in [r"with space and \ and ünïcode", "it's \"quoted\"; #1"] {
         let hub = Repo::bare_of_config(&["--bare"]);
         let mut repo = Repo::new();
         let (there, here) = (hub.outside().join(format!("{name}.git")), repo.outside().join(name));

@@ -91,35 +91,25 @@ fn forge(hub: &Hub, forger: &Repo, commit: &str) {
     assert_eq!(tip_at(hub, "bad"), commit);
 }
 
-/// A forged record on top of the claim of `bad`: `forge` makes it of the machine that holds it.
-#[track_caller]
-fn forged(make: impl Fn(&Repo) -> String, rule: &str) {
-    let (hub, a, b) = world();
-    let tip = tip_at(&hub, "bad");
-    let commit = make(&b);
-    b.git(&["update-ref", &task_ref("bad"), &tip]);
-    forge(&hub, &b, &commit);
-    stays_alone(&hub, &a, &b, &[&format!("'{rule}'"), &commit, "pm repair --rewind"]);
-    let refused = format!("refs/pm-remote/{REMOTE}/refused/default/bad");
-    assert_eq!(a.git(&["rev-parse", &refused]), commit, "it is kept to be looked at");
-    hub.git(&["update-ref", &task_ref("bad"), &tip]);
-    is_well(&hub, &a);
-}
-
 /// The next heartbeat of the task, which stands on this machine only.
 fn heartbeat(repo: &Repo) -> String {
     repo.pm(&["--offline", "heartbeat", "--task", "bad"]).ok();
     repo.tip("bad")
 }
 
-#[test]
-fn a_record_with_a_forged_author_is_named_by_its_rule() {
-    forged(|b| bent(b, &heartbeat(b), "author w1", "author w2"), "holder");
+/// What this machine saw at the hub.
+fn tip_at_remote(repo: &Repo) -> String {
+    repo.git(&["rev-parse", &format!("refs/pm-remote/{REMOTE}/tasks/default/bad")])
 }
 
-#[test]
-fn a_record_that_skips_a_state_is_named_by_its_rule() {
-    forged(
+/// A forged record on top of the claim of `bad`, of the machine that holds it, and the rule that it breaks.
+type Forgery = (fn(&Repo) -> String, &'static str);
+
+const FORGERIES: [Forgery; 4] = [
+    // Its author is not the holder.
+    (|b| bent(b, &heartbeat(b), "author w1", "author w2"), "holder"),
+    // It skips the report that it names.
+    (
         |b| {
             b.pm(&["--offline", "report", "--task", "bad", "--title", "T"]).ok();
             b.pm(&["--offline", "finished", "--task", "bad"]).ok();
@@ -130,32 +120,43 @@ fn a_record_that_skips_a_state_is_named_by_its_rule() {
             write(b, "commit", text.as_bytes())
         },
         "links",
-    );
-}
-
-/// What this machine saw at the hub.
-fn tip_at_remote(repo: &Repo) -> String {
-    repo.git(&["rev-parse", &format!("refs/pm-remote/{REMOTE}/tasks/default/bad")])
-}
-
-#[test]
-fn a_record_with_two_parents_is_no_record() {
-    forged(
+    ),
+    // It has two parents.
+    (
         |b| {
             let beat = String::from_utf8(raw(b, &heartbeat(b))).expect("UTF-8");
             let second = format!("parent {}\nauthor", b.tip("good"));
             write(b, "commit", beat.replacen("author", &second, 1).as_bytes())
         },
         "unreadable",
-    );
-}
-
-#[test]
-fn a_commit_of_code_is_no_record() {
-    forged(
+    ),
+    // It is a commit of code.
+    (
         |b| b.git(&["commit-tree", &format!("{}^{{tree}}", tip_at_remote(b)), "-p", &tip_at_remote(b), "-m", "code"]),
         "unreadable",
-    );
+    ),
+];
+
+#[test]
+fn a_record_at_the_hub_that_breaks_a_rule_is_named_by_both_and_kept_to_be_looked_at() {
+    let (hub, a, b) = world();
+    let tip = tip_at(&hub, "bad");
+    for (number, (make, rule)) in FORGERIES.into_iter().enumerate() {
+        let commit = make(&b);
+        b.git(&["update-ref", &task_ref("bad"), &tip]);
+        forge(&hub, &b, &commit);
+        if number == 0 {
+            stays_alone(&hub, &a, &b, &[&format!("'{rule}'"), &commit, "pm repair --rewind"]);
+        }
+        let found = only_trouble(&a.pm(&["sync", "--json"]).exits(19), "bad");
+        assert!(found.contains(&format!("'{rule}'")) && found.contains(&commit), "{found}");
+        a.pm(&["heartbeat", "--task", "bad"]).fails(19).says(&commit);
+        assert_eq!((a.tip("bad"), tip_at(&hub, "bad")), (tip.clone(), commit.clone()));
+        let refused = format!("refs/pm-remote/{REMOTE}/refused/default/bad");
+        assert_eq!(a.git(&["rev-parse", &refused]), commit);
+        hub.git(&["update-ref", &task_ref("bad"), &tip]);
+    }
+    is_well(&hub, &a);
 }
 
 /// A chain of its own at the hub, under a ref where nothing was before.
