@@ -4,7 +4,7 @@ use crate::support::confined::missing;
 use crate::support::fleet::{
     Far, REMOTE, assert_level, far, far_by_http, killed_on_its_way, lost, own, records, refs_at, tip_at, two,
 };
-use crate::support::process::Process;
+use crate::support::process::{Process, with_variable};
 use crate::support::servers::{Behaviour, GitDaemon, HttpBackend, Server};
 use crate::support::{AGENT, Repo, task_ref, text, until};
 
@@ -254,4 +254,35 @@ fn a_writer_that_is_killed_before_the_hub_took_its_record_is_finished_by_a_sync(
     assert_eq!((text(&a.state("t")["holder"]), a.tip("t")), (AGENT.to_owned(), record));
     assert_level(&hub, &a, "t");
     assert_eq!(records(&a, "t"), 3);
+}
+
+/// The processes that a repository's programs left behind.
+fn left_behind(repo: &Repo) -> Vec<u64> {
+    with_variable(&format!("HOME={}", repo.outside().display()))
+}
+
+#[test]
+fn a_hub_that_does_not_answer_is_waited_for_as_long_as_configured_and_nobody_stays_behind() {
+    let Some((far, repo)) = world() else { return };
+    repo.git(&["config", "pm.networkTimeout", "500ms"]);
+    let before = own(&repo, "refs");
+    far.network(Behaviour::DropToServer);
+    repo.pm(&["executing", "--task", "t"]).fails(20).says("did not answer in time");
+    assert_eq!(own(&repo, "refs"), before);
+    far.network(Behaviour::Cut);
+    far.network(Behaviour::Pass);
+
+    // The push arrives, and waits there; asked again, it is still not known.
+    let gate = far.hub.close_gate();
+    let record = text(&repo.pm(&["executing", "--task", "t", "--json"]).fails(22).error()["record"]);
+    assert_eq!(left_behind(&repo), Vec::<u64>::new(), "no git outlives its pm");
+    let couriers = std::fs::read_dir(repo.git_dir().join("pm/couriers")).expect("listed").count();
+    assert_eq!(couriers, 0, "every courier is gone");
+    drop(gate);
+    repo.git(&["config", "pm.networkTimeout", "10s"]);
+    // Whichever of the pushes gets in, it is that record.
+    let again = repo.pm(&["executing", "--task", "t", "--json"]).json();
+    assert_eq!(again["sha"], record.as_str());
+    assert_level(&far.hub, &repo, "t");
+    assert_eq!(records(&repo, "t"), 3);
 }

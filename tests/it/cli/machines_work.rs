@@ -101,6 +101,52 @@ fn a_machine_that_joins_late_finds_what_there_is_to_do_without_a_sync() {
     a.pm(&["executing", "--task", "t"]).fails(8).says("w2");
 }
 
+#[test]
+fn a_claim_goes_by_what_the_hub_says_of_the_tasks_it_depends_on() {
+    let (hub, a, b) = two();
+    a.plan("first");
+    a.plan_with("second", &["--depends-on", "first"]);
+    b.pm(&["sync"]).ok();
+    b.pm(&["executing", "--task", "second"]).fails(11);
+    a.work_off("first");
+    // Nothing of that is here yet.
+    assert_eq!(b.phase("first"), "new");
+    b.claim_as("w2", "second");
+    assert_level(&hub, &b, "second");
+    assert_level(&hub, &b, "first");
+}
+
+#[test]
+fn processes_that_record_and_synchronise_at_the_same_time_get_in_each_others_way_on_no_machine() {
+    let (hub, a, _) = two();
+    for slug in ["s", "t"] {
+        a.plan(slug);
+        a.claim(slug);
+    }
+    let run = |args: &[&str]| Process::start(a.pm_command(args).env("PM_AGENT_ID", "w1"));
+    for round in 0..3 {
+        let running: Vec<Process> = [
+            &["heartbeat", "--task", "s"][..],
+            &["sync"],
+            &["heartbeat", "--task", "t"],
+            &["sync"],
+            &["--offline", "heartbeat", "--task", "t"],
+            &["sweep"],
+        ]
+        .map(run)
+        .into();
+        for process in running {
+            let outcome = process.outcome().ok();
+            assert!(!outcome.stderr.contains("left alone"), "round {round}: {outcome:?}");
+        }
+    }
+    a.pm(&["sync"]).ok();
+    for slug in ["s", "t"] {
+        assert_level(&hub, &a, slug);
+    }
+    a.assert_sound();
+}
+
 /// When each heartbeat of a task was written, by the clock of its record, in milliseconds.
 fn beats(hub: &Hub) -> Vec<u64> {
     let log = hub.git(&[
