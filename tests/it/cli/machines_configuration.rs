@@ -84,18 +84,6 @@ fn a_remote_that_is_written_elsewhere_than_it_is_read_or_is_not_there_is_refused
 }
 
 #[test]
-#[ignore = "only remote.<name>.pushurl is looked at: what url.<base>.pushInsteadOf makes of the URL is not known here"]
-fn a_remote_that_a_rewritten_url_would_write_elsewhere_is_refused() {
-    let (hub, a, _) = two();
-    a.plan("t");
-    let elsewhere = crate::support::fleet::hub();
-    let key = format!("url.{}.pushInsteadOf", elsewhere.path().display());
-    a.git(&["config", &key, &hub.path().display().to_string()]);
-    a.pm(&["executing", "--task", "t"]).fails(18).says("different URLs");
-    assert_eq!(refs_at(&elsewhere), "");
-}
-
-#[test]
 fn a_hub_that_takes_branches_only_has_the_ledger_below_another_prefix() {
     let (hub, a, b) = two();
     program(&hub.path().join("hooks/update"), "#!/bin/sh\ncase $1 in refs/heads/*) ;; *) exit 1 ;; esac\n");

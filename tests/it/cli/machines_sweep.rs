@@ -91,7 +91,7 @@ fn a_heartbeat_that_got_to_the_hub_in_between_makes_the_claim_young_again() {
 fn what_this_machine_has_not_pushed_yet_is_pushed_before_anything_is_swept() {
     let (hub, a, b) = world("150ms");
     sweep(&a, &[]);
-    until("the next reading would reclaim", || (age(&sweep(&a, &[])) > 120).then_some(()));
+    until("the next reading would reclaim", || (age(&sweep(&a, &[])) > 100).then_some(()));
     a.pm(&["--offline", "heartbeat", "--task", "t"]).ok();
     let dry = sweep(&a, &["--dry-run"]);
     assert_eq!(rows(&dry, "reclaimed"), 0, "{dry}");
