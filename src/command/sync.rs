@@ -71,8 +71,11 @@ impl Args {
 
 /// Damage before anything else: it needs somebody's eyes.
 fn code(outcome: &Outcome) -> ExitCode {
-    if !outcome.troubles.is_empty() || !outcome.damaged.is_empty() {
+    let is_locked = |error: &Error| error.exit_code() == ExitCode::LockTimeout;
+    if !outcome.troubles.is_empty() || outcome.damaged.iter().any(|(_, error)| !is_locked(error)) {
         ExitCode::Damaged
+    } else if !outcome.damaged.is_empty() {
+        ExitCode::LockTimeout
     } else if !outcome.refused.is_empty() || !outcome.raced.is_empty() || !outcome.unknown.is_empty() {
         ExitCode::Unreachable
     } else {
@@ -166,4 +169,24 @@ fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
         pushed.len()
     ));
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreError;
+
+    #[test]
+    fn a_lock_that_somebody_holds_is_no_damage_and_damage_comes_first() {
+        let name = RefName::from_full("refs/pm/tasks/default/t".to_owned());
+        let mut outcome = Outcome { unknown: vec![name.clone()], ..Outcome::default() };
+        assert_eq!(code(&outcome), ExitCode::Unreachable);
+        let locked = StoreError::Locked { path: "t.lock".into(), waited_ms: 1 };
+        outcome.damaged.push((name.clone(), locked.into()));
+        assert_eq!(code(&outcome), ExitCode::LockTimeout);
+        let broken = StoreError::BrokenRef { name: name.clone(), found: "garbage".to_owned() };
+        outcome.damaged.push((name, broken.into()));
+        assert_eq!(code(&outcome), ExitCode::Damaged);
+        assert_eq!(code(&Outcome::default()), ExitCode::Done);
+    }
 }

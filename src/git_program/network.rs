@@ -258,6 +258,8 @@ impl Courier {
             .arg(&self.git_dir)
             .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"])
             .args(["-c", "push.followTags=false", "-c", "push.gpgSign=false", "-c", "push.pushOption="])
+            // What is fetched and pushed here is no code, and none of its hooks' business.
+            .args(["-c", "core.hooksPath=/dev/null"])
             .args(["-c", "submodule.recurse=false", "-c", "push.recurseSubmodules=no", "-c", "fetch.prune=false"])
             .args(args)
             .current_dir(&self.here)

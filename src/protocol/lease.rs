@@ -71,7 +71,8 @@ pub struct Watched {
 pub fn age_at_authority(watched: Option<Watched>, now: Reading, ttl: Ttl) -> Age {
     match watched {
         Some(Watched { age_ms, read_ms }) => {
-            let passed = now.start.ms.saturating_sub(read_ms).min(ttl.ms() / 3);
+            // At least a millisecond: else the shortest leases would never end.
+            let passed = now.start.ms.saturating_sub(read_ms).min((ttl.ms() / 3).max(1));
             Age::Observed(age_ms.saturating_add(passed))
         }
         None => Age::JustSeen,
@@ -188,6 +189,24 @@ mod tests {
         check(None, (1, 1000), Some(700), Age::Observed(300));
         check(Some((1, 99_999)), (1, 1000), None, Age::JustSeen);
         check(Some((1, 99_999)), (1, 1000), Some(900), Age::Observed(100));
+    }
+
+    #[test]
+    fn the_age_at_an_authority_grows_by_a_third_of_the_ttl_at_most_and_even_the_shortest_lease_ends() {
+        let clock = |ms| ClockReading { id: 1, ms };
+        let check = |watched: Option<(u64, u64)>, start, ttl, expected| {
+            let watched = watched.map(|(age_ms, read_ms)| Watched { age_ms, read_ms });
+            let now = Reading { start: clock(start), end: clock(start + 5) };
+            assert_eq!(age_at_authority(watched, now, Ttl::from_ms(ttl).expect("a ttl")), expected);
+        };
+        check(None, 1000, 300, Age::JustSeen);
+        check(Some((0, 1000)), 1099, 300, Age::Observed(99));
+        check(Some((0, 1000)), 1100, 300, Age::Observed(100));
+        check(Some((150, 1000)), 999_999, 300, Age::Observed(250));
+        // Another sweep has read later than this one began to.
+        check(Some((150, 1000)), 990, 300, Age::Observed(150));
+        check(Some((1, 1000)), 1005, 1, Age::Observed(2));
+        check(Some((2, 1000)), 1005, 2, Age::Observed(3));
     }
 
     #[test]

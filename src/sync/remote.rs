@@ -231,6 +231,8 @@ impl Remote {
             "--no-tags",
             "--no-write-fetch-head",
             "--no-recurse-submodules",
+            // A partial clone lacks parts of the code, never of the ledger.
+            "--no-filter",
             "--no-show-forced-updates",
             "--refmap=",
             "--stdin",
@@ -255,7 +257,7 @@ impl Remote {
             .map(|update| (RefName::from_full(update.name.as_str().replacen(PREFIX, "refs/out/", 1)), update.new))
             .collect();
         let courier = if delivery.is_some() { self.couriers.go()? } else { self.couriers.send(&staged)? };
-        // A remote that is a mirror takes no refspecs.
+        // A mirror of the code would be pushed as a whole and forced.
         let mirror = format!("remote.{}.mirror=false", self.name);
         let mut args = words(&["-c", &mirror, "push", "--porcelain", "--no-follow-tags", "--no-signed"]);
         if delivery.is_none() {

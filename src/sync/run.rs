@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::listed::Listed;
 use super::reconcile::{Action, Rebased, reconcile};
 use super::remote::Update;
 use super::settle::{Change, Link, Settled, Trouble};
@@ -114,7 +115,9 @@ impl Link {
     ) -> Result<(Outcome, Vec<RefName>)> {
         let mut outcome = Outcome::default();
         let mut ahead = Vec::new();
-        for (name, remote) in self.survey(ledger, prefixes, stop, &mut outcome)? {
+        let Listed { changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        for (name, remote) in changed {
+            let remote = self.place_there(ledger, &name, remote, had.get(&name).copied())?;
             let standing = match self.standing(ledger, &name, remote) {
                 Ok(Ok(standing)) => standing,
                 Ok(Err(fault)) => {
@@ -153,15 +156,15 @@ impl Link {
         stop: &dyn Fn() -> bool,
     ) -> Result<(Outcome, Vec<Update>)> {
         let mut outcome = Outcome::default();
-        let mut changed = self.survey(ledger, prefixes, stop, &mut outcome)?;
-        self.resolve_pending(ledger, prefixes, &mut outcome)?;
+        let Listed { mut changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        self.resolve_pending(ledger, prefixes, &mut changed, &mut outcome)?;
         self.publish_new(ledger, &mut changed, &mut outcome)?;
         let mut ahead = Vec::new();
         for (name, remote) in changed {
             if stop() {
                 break;
             }
-            let (settled, change) = match self.settle(ledger, &name, remote) {
+            let (settled, change, remote) = match self.settle_listed(ledger, &name, remote, had.get(&name).copied()) {
                 Ok(done) => done,
                 Err(error) => {
                     outcome.tips.remove(&name);
@@ -169,6 +172,7 @@ impl Link {
                     continue;
                 }
             };
+            outcome.tips.extend(remote.map(|remote| (name.clone(), remote.0)));
             match change {
                 Change::None => {}
                 Change::Taken(records) => outcome.taken.push((name.clone(), records)),
@@ -196,7 +200,17 @@ impl Link {
         prefixes: &[String],
         stop: &dyn Fn() -> bool,
         outcome: &mut Outcome,
-    ) -> Result<BTreeMap<RefName, Option<RecordId>>> {
+    ) -> Result<Listed> {
+        // Read before the remote is asked: what is noted meanwhile is newer than the answer.
+        let mut seen = BTreeMap::new();
+        let seen_prefix = RefName::seen_prefix(&self.remote.name);
+        for prefix in prefixes {
+            let below = prefix.strip_prefix(TASKS).unwrap_or_default();
+            for (name, tip) in ledger.store.tips(&format!("{seen_prefix}{below}"))? {
+                // What was noted and cannot be read was never seen.
+                seen.extend(tip.ok().map(|tip| (name.of_task_below(&seen_prefix), tip)));
+            }
+        }
         let start = ledger.clock.monotonic();
         let mut remote = self.remote.list(prefixes, stop)?;
         let end = ledger.clock.monotonic();
@@ -205,8 +219,6 @@ impl Link {
         remote.retain(|name, _| name.task().is_ok());
         outcome.listed = remote.len();
         let mut local = BTreeMap::new();
-        let mut seen = BTreeMap::new();
-        let seen_prefix = RefName::seen_prefix(&self.remote.name);
         for prefix in prefixes {
             for (name, tip) in ledger.store.tips(prefix)? {
                 match tip {
@@ -214,11 +226,6 @@ impl Link {
                     Err(error @ StoreError::BrokenRef { .. }) => outcome.damaged.push((name, error.into())),
                     Err(error) => return Err(error.into()),
                 }
-            }
-            let below = prefix.strip_prefix(TASKS).unwrap_or_default();
-            for (name, tip) in ledger.store.tips(&format!("{seen_prefix}{below}"))? {
-                // What was noted and cannot be read was never seen.
-                seen.extend(tip.ok().map(|tip| (name.of_task_below(&seen_prefix), tip)));
             }
         }
         let broken: BTreeSet<_> = outcome.damaged.iter().map(|(name, _)| name.clone()).collect();
@@ -229,6 +236,7 @@ impl Link {
             .filter(|name| !(remote.get(name) == local.get(name) && remote.get(name) == seen.get(name)))
             .map(|name| (name.clone(), remote.get(&name).copied().map(RecordId)))
             .collect();
+        let had = seen.clone();
         let missing: Vec<_> = changed
             .iter()
             .filter_map(|(name, tip)| Some((name, (*tip)?.0)))
@@ -240,11 +248,20 @@ impl Link {
         }
         self.remote.fetch_objects(&missing, &seen, prefixes, stop)?;
         outcome.tips = remote;
-        Ok(changed)
+        Ok(Listed { changed, had })
     }
 
-    /// Settles the fate of records whose writer is gone.
-    fn resolve_pending(&self, ledger: &Ledger<'_>, prefixes: &[String], outcome: &mut Outcome) -> Result<()> {
+    /// Settles the fate of records whose writer is gone. They were on their way to the authority, and to nobody else.
+    fn resolve_pending(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        changed: &mut BTreeMap<RefName, Option<RecordId>>,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        if !self.is_authority {
+            return Ok(());
+        }
         for (pending, sent) in ledger.store.tips(PENDING)? {
             let name = pending.of_task_below(PENDING);
             let Ok(sent) = sent else { continue };
@@ -256,11 +273,11 @@ impl Link {
             }
             match self.finish_pending(ledger, &name) {
                 Ok(remote) => {
-                    outcome.tips.extend(remote.map(|remote| (name, remote.0)));
+                    outcome.tips.extend(remote.map(|remote| (name.clone(), remote.0)));
+                    changed.insert(name, remote);
                 }
                 Err(Error::AnswerLost { .. }) => outcome.unknown.push(name),
-                Err(error @ Error::Distrusted { .. }) => outcome.damage(name, error)?,
-                Err(error) => return Err(error),
+                Err(error) => outcome.damage(name, error)?,
             }
         }
         Ok(())
@@ -313,6 +330,7 @@ impl Outcome {
     /// Adds a later round: what was open is judged anew by it.
     fn absorb(&mut self, round: Outcome) {
         self.raced.clear();
+        self.refused.clear();
         self.unknown = round.unknown;
         self.troubles = round.troubles;
         self.damaged = round.damaged;
@@ -324,10 +342,12 @@ impl Outcome {
         self.rebased.extend(round.rebased);
     }
 
-    /// Notes a task that cannot be read. A failure of the system is no fault of the task.
+    /// Notes a task that cannot be read or written. A failure of the system is no fault of the task.
     fn damage(&mut self, name: RefName, error: Error) -> Result<()> {
         match error {
-            Error::Damaged { .. } | Error::Distrusted { .. } | Error::Store(StoreError::BrokenRef { .. }) => {
+            Error::Damaged { .. }
+            | Error::Distrusted { .. }
+            | Error::Store(StoreError::BrokenRef { .. } | StoreError::Locked { .. }) => {
                 self.damaged.push((name, error));
                 Ok(())
             }

@@ -57,6 +57,8 @@ pub struct Holding<'a> {
     state: TaskState,
     /// When it has to be renewed, and when it lapses.
     pub renewal: Renewal,
+    /// When a record was sent whose fate is not known: the next answer may be about that one.
+    unsure_ms: Option<u64>,
 }
 
 impl<'a> Holding<'a> {
@@ -68,7 +70,7 @@ impl<'a> Holding<'a> {
         }
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
         pulse.enter(taken.claim, &taken.name, taken.ttl.ms(), taken.sent_ms);
-        Holding { session, stop, pulse, taken, state: taken.state.clone(), renewal }
+        Holding { session, stop, pulse, taken, state: taken.state.clone(), renewal, unsure_ms: None }
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -140,16 +142,16 @@ impl<'a> Holding<'a> {
         });
         match appended {
             Ok(appended) => {
-                self.renewal.succeeded(sent_ms, random());
+                self.renewal.succeeded(self.unsure_ms.take().unwrap_or(sent_ms), random());
                 self.state = appended.state.clone();
                 Ok(appended)
             }
-            Err(error) => Err(self.explain(error)),
+            Err(error) => Err(self.explain(error, sent_ms)),
         }
     }
 
     /// What a failed append means for this claim.
-    fn explain(&mut self, error: Error) -> Unrecorded {
+    fn explain(&mut self, error: Error, sent_ms: u64) -> Unrecorded {
         let why = error.to_string();
         if let Error::DeliveryRefused { .. } = error {
             return Unrecorded::Undelivered(why);
@@ -159,6 +161,9 @@ impl<'a> Holding<'a> {
         let is_unsure = matches!(error, Error::Store(StoreError::RecordedUnknown { .. }) | Error::AnswerLost { .. });
         if !is_refused && !is_unsure {
             return Unrecorded::Failed(why);
+        }
+        if is_unsure {
+            self.unsure_ms.get_or_insert(sent_ms);
         }
         if let Ok(Some(state)) = self.session.ledger().state(&self.taken.name) {
             self.state = state;

@@ -205,7 +205,7 @@ fn author(word: &str) -> &'static str {
 }
 
 /// The records of a word that stands for several.
-fn spelled_out(word: &str) -> Vec<String> {
+pub fn spelled_out(word: &str) -> Vec<String> {
     let (verb, who) = word.split_once(':').map_or((word, String::new()), |(verb, who)| (verb, format!(":{who}")));
     let (verb, options) = verb.split_once('+').map_or((verb, String::new()), |(verb, more)| (verb, format!("+{more}")));
     let words: &[&str] = match verb {

@@ -4,7 +4,7 @@
 //! `check` helper. No test here touches a disk, but `git`, which asks the real git what it reads.
 
 mod arbitrary;
-mod chain;
+pub mod chain;
 mod codec;
 mod decisions;
 mod forgeries;
@@ -21,7 +21,7 @@ use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 const CASES: u32 = 10_000;
 
 /// Proves a property, or panics with the smallest input that breaks it.
-fn for_all<S: Strategy>(inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
+pub fn for_all<S: Strategy>(inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
     let given = Config::default();
     // No file of past failures: the tree has no place for it, and the smallest input is printed.
     let config = Config { cases: given.cases.max(CASES), failure_persistence: None, ..given };

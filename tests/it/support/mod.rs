@@ -4,6 +4,7 @@
 //! no system or user configuration of git. Nothing may leak out: everything lives below one temporary directory.
 
 pub mod confined;
+pub mod fleet;
 pub mod hub;
 pub mod poller;
 pub mod process;
