@@ -4,6 +4,7 @@
 //! the network is whole again; ledgers that stay apart; a claim taken away from who kept it alive; a record of a worker
 //! that woke up after it was robbed. Judged is the hub's history as plain git reads it.
 
+mod clocks;
 mod fleets;
 mod history;
 mod partitions;
@@ -29,6 +30,9 @@ pub struct Args {
     /// Runs of two or three machines whose network breaks
     #[arg(long, default_value_t = 0)]
     partitions: usize,
+    /// Rounds on machines whose wall clocks are ten years ahead, ten years behind, and jumping
+    #[arg(long, default_value_t = 0)]
+    clocks: usize,
     /// Workers that are stopped for longer than their lease
     #[arg(long, default_value_t = 0)]
     zombies: usize,
@@ -39,7 +43,7 @@ pub struct Args {
 
 impl Args {
     pub fn quick() -> Args {
-        Args { runs: 1, partitions: 1, zombies: 3, seed: None }
+        Args { runs: 1, partitions: 1, clocks: 1, zombies: 3, seed: None }
     }
 
     pub fn run(&self, scratch: &Path) -> Result<Verdict> {
@@ -48,9 +52,10 @@ impl Args {
         }
         let mut figures = Vec::new();
         let seed = self.seed.unwrap_or_else(|| u64::from(getrandom::u32().unwrap_or_default()));
-        let parts: [(usize, &dyn Fn(usize) -> Result<String>); 3] = [
+        let parts: [(usize, &dyn Fn(usize) -> Result<String>); 4] = [
             (self.runs, &|times| fleets::prove(scratch, times)),
             (self.partitions, &|times| partitions::prove(scratch, times, seed)),
+            (self.clocks, &|times| clocks::prove(&scratch.join("clocks"), times)),
             (self.zombies, &|times| zombies::prove(&scratch.join("zombies"), times)),
         ];
         for (times, prove) in parts {

@@ -56,12 +56,14 @@ impl History {
     pub fn read(repo: &Repo) -> Result<History> {
         let trailers = FIELDS.map(|key| format!("%x01%(trailers:key={key},valueonly,separator=%x20)")).concat();
         let format = format!("--format=%x02%H%x01%P%x01%an{trailers}%x01%(trailers:key=Preempt,valueonly)");
+        // Before the records: what is recorded meanwhile comes on top, and is left out.
+        let tips = repo.tips()?;
         let log = repo.git(["log", "--glob=refs/pm/tasks/*", &format])?;
         let rows = log.split('\u{2}').skip(1).map(|row| parse(row).with_context(|| format!("{row:?}")));
         let records: HashMap<String, Record> =
             rows.map(|record| record.map(|record| (record.sha.clone(), record))).collect::<Result<_>>()?;
         let mut history = History { chains: BTreeMap::new(), slugs: HashMap::new() };
-        for (name, tip) in repo.tips()? {
+        for (name, tip) in tips {
             let slug = name.rsplit('/').next().unwrap_or_default().to_owned();
             let mut chain = Vec::new();
             let mut at = tip;
@@ -154,22 +156,8 @@ pub fn claims(chain: &[Record]) -> Result<Vec<Claim<'_>>> {
 
 fn parse(row: &str) -> Result<Record> {
     let fields: Vec<&str> = row.trim_end_matches('\n').split('\u{1}').map(str::trim).collect();
-    let [
-        sha,
-        parent,
-        agent,
-        kind,
-        status,
-        seq,
-        attempt,
-        claim,
-        prev,
-        nonce,
-        clock,
-        depends_on,
-        reclaimed,
-        preempt,
-    ] = fields[..]
+    let [sha, parent, agent, kind, status, seq, attempt, claim, prev, nonce, clock, depends_on, reclaimed, preempt] =
+        fields[..]
     else {
         bail!("{} fields", fields.len());
     };

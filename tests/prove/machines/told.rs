@@ -1,5 +1,6 @@
 //! What a process of pm told its caller: the exit code, and the record that it named.
 
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -34,8 +35,13 @@ pub struct Told {
 impl Told {
     /// Runs a command on a machine. `slug` is the task that it names, if it does.
     pub fn run(number: usize, machine: &Machine, agent: &str, slug: &str, args: Vec<String>) -> Result<Told> {
+        let command = machine.repo.pm_command(args.iter().map(String::as_str).chain(["--json", "--agent", agent]));
+        Told::by(command, number, agent, slug, args)
+    }
+
+    /// As [`Told::run`], by a command that was made up already: `args` are told of it.
+    pub fn by(mut command: Command, number: usize, agent: &str, slug: &str, args: Vec<String>) -> Result<Told> {
         let started = Instant::now();
-        let mut command = machine.repo.pm_command(args.iter().map(String::as_str).chain(["--json", "--agent", agent]));
         let done = run_within(&mut command, PATIENCE)?;
         let printed: Value = serde_json::from_str(&done.stdout).unwrap_or_default();
         let errors = done.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
