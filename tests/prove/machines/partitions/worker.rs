@@ -149,7 +149,9 @@ pub fn repeat_all(fleet: &Fleet, log: &mut Log) -> Result<()> {
             }
             let first = &unknown.first;
             let machine = &fleet.machines[first.machine];
-            let told = Told::run(first.machine, machine, &first.agent, &first.slug, first.args.clone())?;
+            // The next task may be another one.
+            let slug = if first.verb() == "pull" { "" } else { &first.slug };
+            let told = Told::run(first.machine, machine, &first.agent, slug, first.args.clone())?;
             log.told.push(told.clone());
             unknown.repeated = Some(told);
         }
