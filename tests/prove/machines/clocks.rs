@@ -1,7 +1,8 @@
 //! Clocks that lie: one machine is ten years ahead, one ten years behind, and one jumps between the two with every
 //! command. All of them sweep.
 //!
-//! What must never happen: a claim is taken away less than its lease after its newest record. Whoever is silent is
+//! What must never happen: a claim is taken away less than its lease after its newest record, or for a silence in which
+//! nobody could be heard. Whoever is silent is
 //! robbed within the lease, two periods of the sweep and one more sweep. (Judged by the monotonic clock, which is the
 //! same for all of them, and which no command here is lied to about.)
 
@@ -17,6 +18,7 @@ use super::history::{History, claims};
 use super::partitions::Stop;
 use super::scene::{Fleet, Way};
 use super::told::Told;
+use crate::servers::Behaviour;
 use crate::support::{isolated, pm};
 use crate::work::now_ms;
 
@@ -48,10 +50,11 @@ pub fn prove(dir: &Path, rounds: usize) -> Result<String> {
     }
     fs::create_dir(dir)?;
     let line = |n: usize| format!("{{\"slug\":\"task-{n}\",\"title\":\"One of some\"}}\n");
-    let plan: String = (0..rounds * 6).map(line).collect();
+    let plan: String = (0..rounds * 6 + 1).map(line).collect();
     let fleet = Fleet::new(dir, Way::Daemon, 3, &plan, &[("pm.durability", "process"), ("pm.ttl", TTL)])?;
     let held = (0..rounds).try_for_each(|round| one(&fleet, round).with_context(|| format!("round {round}")));
     let figures = held.and_then(|()| {
+        outage(&fleet, &format!("task-{}", rounds * 6)).context("an outage")?;
         fleet.settle()?;
         fleet.check()
     });
@@ -123,6 +126,25 @@ fn one(fleet: &Fleet, round: usize) -> Result<()> {
     let sweeps = sweeps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let history = History::read(&fleet.at_hub())?;
     (3..6).map(slug).try_for_each(|slug| in_time(&history, &slug, &sweeps).with_context(|| slug))
+}
+
+/// Nobody reaches the hub for longer than the lease: neither who keeps a claim alive, nor who sweeps. When the network is
+/// whole again, the sweep comes first, and must not count what nobody could have heard.
+fn outage(fleet: &Fleet, slug: &str) -> Result<()> {
+    let step = |number: usize, agent: &str, args: &[&str]| -> Result<()> {
+        let told = under_its_clock(fleet, number, agent, slug, args, 0)?;
+        ensure!(told.code == 0, "{}", told.shown());
+        Ok(())
+    };
+    step(0, "w0", &["executing", "--task", slug])?;
+    step(1, "sweeper-1", &["sweep"])?;
+    step(0, "w0", &["heartbeat", "--task", slug])?;
+    step(1, "sweeper-1", &["sweep"])?;
+    fleet.machines.iter().for_each(|machine| machine.proxy.set(Behaviour::Cut));
+    Stop::default().wait(Duration::from_millis(TTL_MS * 3 / 2));
+    fleet.machines.iter().for_each(|machine| machine.proxy.set(Behaviour::Pass));
+    step(1, "sweeper-1", &["sweep"])?;
+    step(0, "w0", &["heartbeat", "--task", slug])
 }
 
 /// Sends heartbeats until the round is over, then closes the task, which it must still hold.

@@ -61,6 +61,7 @@ pub fn judge(fleet: &Fleet, history: &History, log: &Log, counts: &mut Counts) -
             ensure!(before.is_none_or(|agent| agent == told.agent), "{before:?} has the same claim: {}", told.shown());
         }
     }
+    accounted_for(fleet, history, log)?;
     counts.unknown += log.unknown.len();
     for unknown in &log.unknown {
         resolved(history, &lost, log, unknown, counts).with_context(|| {
@@ -70,6 +71,29 @@ pub fn judge(fleet: &Fleet, history: &History, log: &Log, counts: &mut Counts) -
     }
     counts.reclaims += history.chains.values().flatten().filter(|it| it.is_sweepers && it.kind == "TaskStatus").count();
     Ok(())
+}
+
+/// Every record of a worker was acknowledged to it, or named to it as unknown: nothing is there of which it was told that it
+/// was not recorded.
+fn accounted_for(fleet: &Fleet, history: &History, log: &Log) -> Result<()> {
+    let told: BTreeSet<&str> = log.told.iter().filter_map(|told| told.record.as_deref()).collect();
+    let mut anew = BTreeSet::new();
+    for told in log.told.iter().filter(|told| told.provisional) {
+        let record = told.record.as_deref().unwrap_or_default();
+        anew.insert(nonce(&fleet.machines[told.machine], record)?);
+    }
+    for (slug, chain) in &history.chains {
+        for record in chain.iter().filter(|record| !["planner", "sweeper", "syncer"].contains(&&*record.agent)) {
+            let is_known = told.contains(&*record.sha) || anew.contains(&record.nonce);
+            ensure!(is_known, "{slug}: recorded, but its author was never told so: {record:?}");
+        }
+    }
+    Ok(())
+}
+
+fn nonce(machine: &Machine, record: &str) -> Result<String> {
+    let nonce = machine.repo.git(["log", "-1", "--format=%(trailers:key=Nonce,valueonly)", record])?;
+    Ok(nonce.trim().to_owned())
 }
 
 /// A record that was made without asking the authority is there, is there anew, or lost with an account.
@@ -87,9 +111,7 @@ fn provisional(
     }
     ensure!(lost.records.contains(record), "provisional and gone: {}", told.shown());
     ensure!(lost.accounts.contains(record), "lost without an account: {}", told.shown());
-    let format = "--format=%(trailers:key=Nonce,valueonly)";
-    let nonce = machine.repo.git(["log", "-1", format, record])?;
-    match nonces.get(nonce.trim()) {
+    match nonces.get(&*nonce(machine, record)?) {
         Some(anew) => ensure!(!told.is_claim(), "a claim came back as {anew}: {}", told.shown()),
         None => counts.provisional_lost += 1,
     }
@@ -132,13 +154,12 @@ fn resolved(history: &History, lost: &[Lost], log: &Log, unknown: &Unknown, coun
 }
 
 /// Whether a command on the same machine may have found out what became of the first: then the repetition is a new
-/// command.
+/// command. (Also one that reached the hub, and in the end could not.)
 fn could_settle(other: &Told, first: &Told, repeated: &Told) -> bool {
     let is_between = other.ended >= first.started && other.started <= repeated.ended;
     let is_itself = other.args == first.args && other.agent == first.agent;
     let sees_it = other.slug == first.slug || matches!(other.verb(), "pull" | "sweep" | "sync");
-    let reached_the_hub = !matches!(other.code, 20 | 22);
-    reached_the_hub && other.machine == first.machine && is_between && !is_itself && sees_it
+    other.machine == first.machine && is_between && !is_itself && sees_it
 }
 
 impl Lost {
