@@ -24,7 +24,7 @@ type Sights = BTreeMap<String, Sight>;
 struct Sight {
     tip: String,
     first_seen_ms: u64,
-    /// For a tip at an authority: its age at the end of the last reading, and when that was.
+    /// For a tip at an authority: its age by the last reading, and when it was that old.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     at_authority: Option<AtAuthority>,
 }
@@ -42,8 +42,8 @@ pub struct Watching {
     pub name: RefName,
     /// Its tip.
     pub tip: RecordId,
-    /// How old the tip is, at least, where it stands at an authority, in milliseconds.
-    pub age_ms: Option<u64>,
+    /// How old the tip is, at least, where it stands at an authority.
+    pub at_authority: Option<Watched>,
 }
 
 /// The file of first sights.
@@ -95,13 +95,14 @@ impl Observations {
             sights.retain(|name, sight| keep(name, &sight.tip));
         }
         let sights = clocks.entry(key(clock)).or_default();
-        for Watching { name, tip, age_ms } in watched {
-            let at_authority = age_ms.map(|age_ms| AtAuthority { age_ms, read_ms: seen_ms });
+        for Watching { name, tip, at_authority } in watched {
+            let at_authority = at_authority.map(|Watched { age_ms, read_ms }| AtAuthority { age_ms, read_ms });
             let mut fresh = Sight { tip: tip.to_string(), first_seen_ms: seen_ms, at_authority };
             if let Some(known) = sights.get(name.as_str()).filter(|known| known.tip == fresh.tip) {
                 fresh.first_seen_ms = fresh.first_seen_ms.min(known.first_seen_ms);
                 // Another sweep may have read later than this one.
-                let later = known.at_authority.filter(|known| known.read_ms > seen_ms || at_authority.is_none());
+                let read_ms = at_authority.map_or(0, |read| read.read_ms);
+                let later = known.at_authority.filter(|known| known.read_ms > read_ms);
                 fresh.at_authority = later.or(at_authority);
             }
             sights.insert(name.as_str().to_owned(), fresh);

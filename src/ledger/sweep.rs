@@ -14,7 +14,7 @@ use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{AgentId, RecordId, RefName};
 use crate::protocol::decide::{self, Draft, Facts, Intent};
-use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict, Watched};
 use crate::protocol::record::{ClockReading, Content, Phase};
 use crate::protocol::refusal::Refusal;
 use crate::protocol::state::{Claim, TaskState};
@@ -139,8 +139,8 @@ impl Ledger<'_> {
                         lease::age(state.clock, now, observations.first_seen_ms(end.id, name, state.tip))
                     };
                     if !matches!(age, Age::Measured(_)) {
-                        let age_ms = is_shared.then(|| age.ms());
-                        watched.push(Watching { name: name.clone(), tip: state.tip, age_ms });
+                        let at_authority = is_shared.then(|| Watched::after(age, now));
+                        watched.push(Watching { name: name.clone(), tip: state.tip, at_authority });
                     }
                     age
                 }

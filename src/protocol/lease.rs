@@ -59,10 +59,19 @@ pub fn age(written: Option<ClockReading>, now: Reading, first_seen_ms: Option<u6
 /// What this machine knows of a tip at an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// How old it was, at least, when it was last read there.
+    /// How old it was, at least, by the last reading there.
     pub age_ms: u64,
-    /// When that reading ended, in milliseconds on this machine's clock.
+    /// When it was that old, in milliseconds on this machine's clock.
     pub read_ms: u64,
+}
+
+impl Watched {
+    /// What a reading adds, by which the tip was found to be so old. It was there before the end of the first reading that
+    /// found it, and at the start of any later one: what a reading takes is lost once, and not with every reading.
+    pub fn after(age: Age, now: Reading) -> Watched {
+        let at = if age == Age::JustSeen { now.end } else { now.start };
+        Watched { age_ms: age.ms(), read_ms: at.ms }
+    }
 }
 
 /// The age of a tip at an authority (design, section 6). It grows by the time from one successful reading to the next,
@@ -207,6 +216,22 @@ mod tests {
         check(Some((150, 1000)), 990, 300, Age::Observed(150));
         check(Some((1, 1000)), 1005, 1, Age::Observed(2));
         check(Some((2, 1000)), 1005, 2, Age::Observed(3));
+    }
+
+    #[test]
+    fn slow_readings_of_an_authority_delay_no_sweep_but_by_the_first() {
+        let ttl = Ttl::from_ms(3_000).expect("a ttl");
+        let clock = |ms| ClockReading { id: 1, ms };
+        // Every 900 ms a reading that takes 400 ms.
+        let reading = |number: u64| Reading { start: clock(number * 900), end: clock(number * 900 + 400) };
+        let mut watched = None;
+        for number in 0..=3 {
+            let age = age_at_authority(watched, reading(number), ttl);
+            assert_eq!(age.ms(), (number * 900).saturating_sub(400), "reading {number}");
+            watched = Some(Watched::after(age, reading(number)));
+        }
+        // An outage in between still counts for a third of the lease only.
+        assert_eq!(age_at_authority(watched, reading(100), ttl), Age::Observed(2_300 + 1_000));
     }
 
     #[test]

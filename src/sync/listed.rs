@@ -63,7 +63,7 @@ impl Link {
                 return Ok((settled, change, remote));
             }
             // Nobody else of this machine writes through while it is asked for again.
-            turn = self.try_turn(ledger, name, self.remote.patience())?;
+            turn = self.try_turn(name, self.remote.patience())?;
         }
         unreachable!("the last ask returns")
     }

@@ -4,10 +4,16 @@
 //! mean anything elsewhere. Nothing here fails for being slow: figures are printed, with the bounds beside them.
 
 mod append;
+mod machines;
 mod many;
+#[path = "../it/support/servers/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
+mod servers;
 #[path = "../prove/support.rs"]
 #[allow(dead_code, reason = "shared with the proofs, which use all of it")]
 mod support;
+#[path = "../it/support/wait.rs"]
+mod wait;
 mod work;
 
 use std::path::PathBuf;
@@ -51,6 +57,8 @@ enum Group {
     Debian,
     /// The runner, beside shell loops, and idle
     Work,
+    /// A hub and its machines
+    Machines,
 }
 
 fn main() -> Result<()> {
@@ -71,6 +79,9 @@ fn main() -> Result<()> {
     if wanted(Group::Work) {
         let idle = Duration::from_secs(cli.idle_seconds);
         work::measure(&scratch.path().join("work"), cli.runs, cli.long_runs, idle)?;
+    }
+    if wanted(Group::Machines) {
+        machines::measure(&scratch.path().join("machines"), cli.runs, cli.long_runs)?;
     }
     Ok(())
 }

@@ -7,10 +7,16 @@
 mod claim_race;
 mod drain;
 mod kill_points;
+mod machines;
 mod poller;
 mod power;
 mod random_kills;
+#[path = "../it/support/servers/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
+mod servers;
 mod support;
+#[path = "../it/support/wait.rs"]
+mod wait;
 mod work;
 
 use std::path::PathBuf;
@@ -52,6 +58,7 @@ enum Proof {
     Power(power::Args),
     Poller(poller::Args),
     Work(work::Args),
+    Machines(machines::Args),
     /// Part of random-kills: one worker
     #[command(hide = true)]
     Worker(random_kills::worker::Args),
@@ -67,6 +74,7 @@ impl Proof {
             Proof::Power(_) => "power",
             Proof::Poller(_) => "poller",
             Proof::Work(_) => "work",
+            Proof::Machines(_) => "machines",
             Proof::Worker(_) => "worker",
         }
     }
@@ -78,6 +86,7 @@ impl Proof {
         proofs.push(Proof::RandomKills(random_kills::Args::quick()));
         proofs.push(Proof::Poller(poller::Args::quick()));
         proofs.push(Proof::Work(work::Args::quick()));
+        proofs.push(Proof::Machines(machines::Args::quick()));
         proofs.extend(power::Args::quick().map(Proof::Power));
         proofs
     }
@@ -91,6 +100,7 @@ impl Proof {
             Proof::Power(args) => args.run(scratch),
             Proof::Poller(args) => args.run(scratch),
             Proof::Work(args) => args.run(scratch),
+            Proof::Machines(args) => args.run(scratch),
             Proof::Worker(args) => args.run().map(|()| Verdict::Held(String::new())),
         }
     }

@@ -134,7 +134,7 @@ impl Line {
 }
 
 /// The clock that records carry, in milliseconds.
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }

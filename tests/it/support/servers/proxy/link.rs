@@ -168,6 +168,7 @@ impl Lane {
             self.has_a_hole = true;
             counts.lost_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         } else {
+            counts.carried_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             self.queued += bytes.len();
             self.pieces.push_back((arrives, bytes));
         }

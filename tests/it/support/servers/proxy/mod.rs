@@ -62,10 +62,11 @@ pub enum Behaviour {
     },
 }
 
-/// What a proxy has taken away so far.
+/// What a proxy has taken away and handed on so far.
 #[derive(Debug, Default)]
 struct Counts {
     lost_bytes: AtomicU64,
+    carried_bytes: AtomicU64,
     dropped_answers: AtomicU64,
 }
 
@@ -111,6 +112,11 @@ impl Proxy {
     /// How many bytes never arrived, in both directions.
     pub fn lost_bytes(&self) -> u64 {
         self.counts.lost_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes were handed on, in both directions.
+    pub fn carried_bytes(&self) -> u64 {
+        self.counts.carried_bytes.load(Ordering::Relaxed)
     }
 
     /// How many pushes were carried out without an answer, by [`Behaviour::DropAnswerOfNextPush`] and
