@@ -242,7 +242,8 @@ fn check_remote(store: &GitStore, remote: &str) -> Result<()> {
     };
     let different =
         urls.iter().chain(&store.config_strings(&format!("remote.{remote}.pushurl"))).any(|other| other != url);
-    if different {
+    let rewritten = store.rewritten_for_pushes().iter().any(|beginning| url.starts_with(beginning.as_str()));
+    if different || rewritten {
         let reason = format!(
             "the remote '{remote}' is read and written at different URLs, so what was pushed could not be read back; give the ledger a remote of its own with one URL: `git remote add ledger {url}`, `git config pm.remote ledger`"
         );

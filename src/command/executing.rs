@@ -41,7 +41,9 @@ impl Args {
             &appended,
             || {
                 let mut value = view::record(*id, record, &[]);
-                value["fence"] = json!(record.seq);
+                if !appended.provisional {
+                    value["fence"] = json!(record.seq);
+                }
                 value["lease_ms"] = json!(lease_ms(session, &appended.state));
                 value
             },
@@ -61,11 +63,11 @@ pub fn claimed_text(session: &Session, appended: &Appended) -> String {
     let state = &appended.state;
     let (claim, record) = appended.last();
     let lease = span(lease_ms(session, state));
+    let fence = if appended.provisional { "no fence".to_owned() } else { format!("fence {}", record.seq) };
     format!(
-        "claimed {} as {} (fence {}, lease {lease})\n{}\nexport PM_CLAIM={claim}",
+        "claimed {} as {} ({fence}, lease {lease})\n{}\nexport PM_CLAIM={claim}",
         place(state),
         record.agent,
-        record.seq,
         state.task.title,
     )
 }

@@ -122,8 +122,12 @@ impl Args {
             &session.out,
             appended,
             || {
-                json!({"task": task, "claim": view::record(*claim, record, &[]), "fence": state.seq,
-                       "lease_ms": lease_ms(session, state)})
+                let mut value = json!({"task": task, "claim": view::record(*claim, record, &[])});
+                if !appended.provisional {
+                    value["fence"] = json!(state.seq);
+                }
+                value["lease_ms"] = json!(lease_ms(session, state));
+                value
             },
             || claimed_text(session, appended),
         );

@@ -141,13 +141,14 @@ impl Couriers {
         Ok(courier)
     }
 
-    /// The configuration of a courier: the repository's, but for what makes it a repository of its own.
+    /// The configuration of a courier: the repository's, but for what makes it a repository of its own, and without the
+    /// hooks of the code, whose business it is not.
     fn config(&self) -> String {
         let format = if self.is_sha256 { "1\n[extensions]\n\tobjectFormat = sha256" } else { "0" };
         let quoted = |path: PathBuf| path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
         let (shared, own) = (quoted(self.common_dir.join("config")), quoted(self.git_dir.join("config.worktree")));
         format!(
-            "[core]\n\trepositoryFormatVersion = {format}\n[include]\n\tpath = \"{shared}\"\n\tpath = \"{own}\"\n[core]\n\tbare = true\n\tlogAllRefUpdates = false\n"
+            "[core]\n\trepositoryFormatVersion = {format}\n[include]\n\tpath = \"{shared}\"\n\tpath = \"{own}\"\n[core]\n\tbare = true\n\tlogAllRefUpdates = false\n\thooksPath = /dev/null\n"
         )
     }
 }
@@ -258,8 +259,6 @@ impl Courier {
             .arg(&self.git_dir)
             .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"])
             .args(["-c", "push.followTags=false", "-c", "push.gpgSign=false", "-c", "push.pushOption="])
-            // What is fetched and pushed here is no code, and none of its hooks' business.
-            .args(["-c", "core.hooksPath=/dev/null"])
             .args(["-c", "submodule.recurse=false", "-c", "push.recurseSubmodules=no", "-c", "fetch.prune=false"])
             .args(args)
             .current_dir(&self.here)

@@ -49,6 +49,12 @@ pub trait Authority {
     /// `Unreachable`, `AnswerLost`.
     fn publish(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<bool>;
 
+    /// Notes that the authority has what was just published there and here.
+    ///
+    /// # Errors
+    /// Failures of the system.
+    fn published(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<()>;
+
     /// Brings everything here that the authority has, and takes it over where nothing speaks against it.
     ///
     /// # Errors

@@ -176,7 +176,11 @@ impl Ledger<'_> {
         {
             return Ok(None);
         }
-        Ok(self.publish(&mut refs)?.map(|shadowed| Batched { placed, shadowed }))
+        let published = self.publish(&mut refs)?;
+        if let (Reach::Through(authority), Some(_)) = (self.reach, &published) {
+            authority.published(self, &refs)?;
+        }
+        Ok(published.map(|shadowed| Batched { placed, shadowed }))
     }
 
     /// Publishes the refs under all their shard locks; `None` when some are taken.

@@ -161,6 +161,13 @@ impl GitStore {
         }
     }
 
+    /// The beginnings of URLs that are written elsewhere than they are read (`url.<base>.pushInsteadOf`).
+    pub fn rewritten_for_pushes(&self) -> Vec<String> {
+        let snapshot = self.repo.config_snapshot();
+        let sections = snapshot.plumbing().sections_by_name("url").into_iter().flatten();
+        sections.flat_map(|section| section.values("pushInsteadOf")).map(|value| value.to_string()).collect()
+    }
+
     /// The names of the remotes that are configured, sorted.
     pub fn remotes(&self) -> Vec<String> {
         let snapshot = self.repo.config_snapshot();

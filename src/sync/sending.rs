@@ -226,7 +226,7 @@ impl Link {
             }
             match self.push_one(name, remote, sent, delivery)? {
                 Ok(Fate::Unknown(now)) | Err(now) => why = now,
-                Ok(Fate::Beaten) => {}
+                Ok(Fate::Beaten) => why = "others kept moving the task there".to_owned(),
                 Ok(fate) => return Ok(fate),
             }
             pause(attempt);

@@ -25,6 +25,9 @@ use crate::protocol::state::TaskState;
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
 const ATTEMPTS_MAX: u32 = 12;
 
+/// For so many seconds a heartbeat whose answer was lost is what the next one asks for.
+const REPEATED_FOR_S: i64 = 5;
+
 /// A record of an earlier command whose answer was lost, now that its fate is known.
 struct Resolved {
     tip: RecordId,
@@ -136,7 +139,7 @@ impl Authority for Link {
     fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey> {
         let prefixes = [prefix.to_owned()];
         let outcome = if dry_run {
-            self.pull(ledger, &prefixes, stop)?.0
+            self.plan(ledger, &prefixes, stop)?.0
         } else {
             self.sync(ledger, &prefixes, stop, &|_, _, _| {})?
         };
@@ -148,6 +151,17 @@ impl Authority for Link {
             pushed: outcome.pushed.len(),
             lost: outcome.rebased.iter().filter(|(_, rebased)| rebased.has_losses()).count(),
         })
+    }
+
+    fn published(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<()> {
+        let seen = |(name, tip): &(RefName, Oid)| (name.seen_at(&self.remote.name), *tip);
+        let mut noted: Vec<_> = refs.iter().map(seen).collect();
+        if ledger.publish(&mut noted)?.is_none() {
+            for (note, tip) in noted {
+                self.note(ledger, &note, RecordId(tip))?;
+            }
+        }
+        Ok(())
     }
 
     fn publish(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<bool> {
@@ -234,8 +248,8 @@ impl Link {
     fn level(&self, ledger: &Ledger<'_>, name: &RefName, also: &[RefName]) -> Result<Level> {
         let mut names = vec![name.clone()];
         names.extend(also.iter().filter(|other| *other != name).cloned());
-        let tips = self.fetch(ledger, &names)?;
         let pending = ledger.store.tip(&name.pending())?.map(RecordId);
+        let tips = self.fetch(ledger, &names).map_err(|error| self.still_unknown(ledger, name, pending, error))?;
         let (resolved, tips) = match pending {
             // A task that vanished at the authority is not brought back by what was on its way there.
             Some(sent) if tips.contains_key(name) || ledger.store.tip(&name.seen_at(&self.remote.name))?.is_none() => {
@@ -261,6 +275,17 @@ impl Link {
             ledger.drop_ref(&name.pending(), resolved.tip).map(drop)?;
         }
         Ok(Level { remote, resolved })
+    }
+
+    /// While the fate of a record is not known, nobody may say that nothing was recorded.
+    fn still_unknown(&self, ledger: &Ledger<'_>, name: &RefName, pending: Option<RecordId>, error: Error) -> Error {
+        match (pending, error) {
+            (Some(record), Error::Unreachable { remote, why }) => match ledger.state_at(name, record) {
+                Ok(state) => Error::AnswerLost { place: place(&state), record, remote, why },
+                Err(_) => Error::Unreachable { remote, why },
+            },
+            (_, error) => error,
+        }
     }
 
     pub(super) fn fetch(&self, ledger: &Ledger<'_>, names: &[RefName]) -> Result<BTreeMap<RefName, Oid>> {
@@ -303,6 +328,11 @@ impl Link {
             return Ok(None);
         }
         let is_claim = matches!(intent, Intent::Claim { .. });
+        // One that is asked for again much later is to renew the claim now.
+        let age = ledger.clock.wall_seconds().saturating_sub(record.at);
+        if matches!(intent, Intent::Heartbeat { .. }) && !(0..=REPEATED_FOR_S).contains(&age) {
+            return Ok(None);
+        }
         if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
             return Ok(None);
         }
