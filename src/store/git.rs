@@ -30,7 +30,8 @@ use self::objects::Objects;
 use self::refs::Refs;
 use self::rescue::Rescue;
 use super::{
-    Commit, Durability, Mode, OpenReader, Pack, Publish, ReadCommits, RefRow, Store, StoreError, Swap, durable, lock,
+    Commit, Durability, Mode, Move, OpenReader, Pack, Publish, ReadCommits, RefRow, Store, StoreError, Swap, durable,
+    lock,
 };
 use crate::id::{Oid, RefName, TASKS, shown};
 
@@ -338,6 +339,16 @@ impl Store for GitStore {
     fn delete(&self, held: &lock::Held, name: &RefName, expected: Oid) -> Result<Swap, StoreError> {
         assert!(held.holds(name.shard(), Mode::Exclusive), "the shard of {name} is not held");
         self.refs.delete(name, expected, self.durability)
+    }
+
+    fn move_many(&self, held: &lock::Held, moves: &[Move]) -> Result<Vec<bool>, StoreError> {
+        assert!(moves.iter().all(|(name, ..)| held.holds(name.shard(), Mode::Exclusive)), "a shard is not held");
+        self.objects.persist()?;
+        let moved = self.refs.move_many(moves, self.durability)?;
+        if let Some((first, ..)) = moves.first() {
+            self.care_for_written(first)?;
+        }
+        Ok(moved)
     }
 
     fn make_durable(&self, ids: &[Oid]) -> Result<(), StoreError> {

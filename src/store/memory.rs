@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 
 use super::lock::Held;
-use super::{Commit, Mode, Pack, Publish, RefRow, Store, StoreError, Swap};
+use super::{Commit, Mode, Move, Pack, Publish, RefRow, Store, StoreError, Swap};
 use crate::id::{Oid, RefName, stable_hash};
 
 /// What runs before a swap looks at the ref.
@@ -190,6 +190,13 @@ impl Store for MemoryStore {
         }
         self.force(name, None);
         Ok(Swap::Done)
+    }
+
+    fn move_many(&self, held: &Held, moves: &[Move]) -> Result<Vec<bool>, StoreError> {
+        let swap = |(name, expected, new): &Move| {
+            self.compare_and_swap(held, name, *expected, *new).map(|swap| swap == Swap::Done)
+        };
+        moves.iter().map(swap).collect()
     }
 
     fn make_durable(&self, _ids: &[Oid]) -> Result<(), StoreError> {

@@ -276,7 +276,15 @@ pub trait Store {
     /// Creates many refs with one rename, durably: all or nothing, whatever is killed when. The caller holds
     /// every shard of `refs` exclusively.
     fn publish(&self, held: &lock::Held, refs: &[(RefName, Oid)]) -> Result<Publish, StoreError>;
+
+    /// Moves many refs, each only from where it is expected, durably, and much cheaper than one by one. Not all or
+    /// nothing: whoever dies in the middle has moved some. Returns which were moved. The caller holds every shard of
+    /// `moves` exclusively; no ref may come twice.
+    fn move_many(&self, held: &lock::Held, moves: &[Move]) -> Result<Vec<bool>, StoreError>;
 }
+
+/// A ref to move: from where it must be (`None`: it must not exist), and where to.
+pub type Move = (RefName, Option<Oid>, Oid);
 
 /// A pack being written. Dropped unfinished, it leaves nothing behind.
 pub trait Pack {

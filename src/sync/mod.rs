@@ -12,6 +12,7 @@
 pub mod delivery;
 mod listed;
 pub mod lost;
+mod many;
 mod pushing;
 pub mod reconcile;
 pub mod remote;

@@ -6,11 +6,17 @@ use std::collections::BTreeSet;
 
 use super::remote::{Pushed, Update};
 use super::report::Verdict;
-use super::run::Outcome;
+use super::run::{Outcome, Tell};
 use super::settle::Link;
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
 use crate::ledger::Ledger;
+
+/// So many tasks go in the first push; some hosts fail at more. A batch that fails as a whole is halved.
+const BATCH_MIN: usize = 100;
+
+/// So many tasks go in one push at most: each takes a part of the command line.
+const BATCH_MAX: usize = 1_600;
 
 impl Link {
     /// Pushes what a few tasks have here and the authority was not last seen to have, in one connection and without asking
@@ -45,13 +51,44 @@ impl Link {
         Ok(accepted)
     }
 
-    /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
-    /// halves, since one of its tasks may be why.
-    pub(super) fn push_batch(
+    /// Pushes tasks, in batches that grow as long as the other side takes them; returns whether some must be looked at
+    /// again. What was taken is noted in the end.
+    pub(super) fn push_all(
         &self,
         ledger: &Ledger<'_>,
+        updates: &[Update],
+        total: &mut Outcome,
+        stop: &dyn Fn() -> bool,
+        tell: Tell<'_>,
+    ) -> Result<bool> {
+        let mut again = false;
+        let mut accepted = Vec::new();
+        let mut rest = updates;
+        let mut size = BATCH_MIN;
+        while !rest.is_empty() && !stop() {
+            tell("pushing", updates.len() - rest.len(), updates.len());
+            let (batch, later) = rest.split_at(size.min(rest.len()));
+            let taken_before = accepted.len();
+            let pushed = self.push_batch(batch, total, &mut accepted, stop);
+            // What was taken so far is noted, whatever comes next.
+            if pushed.is_err() {
+                self.note_many(ledger, &accepted)?;
+            }
+            again |= pushed?;
+            size = if accepted.len() - taken_before == batch.len() { (size * 2).min(BATCH_MAX) } else { BATCH_MIN };
+            rest = later;
+        }
+        self.note_many(ledger, &accepted)?;
+        Ok(again)
+    }
+
+    /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
+    /// halves, since one of its tasks may be why.
+    fn push_batch(
+        &self,
         batch: &[Update],
         total: &mut Outcome,
+        accepted: &mut Vec<(RefName, RecordId)>,
         stop: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
@@ -61,14 +98,15 @@ impl Link {
         let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
         if batch.len() > 1 && tasks.values().all(failed) && !stop() {
             let (first, second) = batch.split_at(batch.len() / 2);
-            return Ok(self.push_batch(ledger, first, total, stop)? | self.push_batch(ledger, second, total, stop)?);
+            let again = self.push_batch(first, total, accepted, stop)?;
+            return Ok(again | self.push_batch(second, total, accepted, stop)?);
         }
         let mut again = false;
         for update in batch {
             let name = &update.name;
             match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
                 Verdict::Accepted => {
-                    self.note(ledger, &name.seen_at(&self.remote.name), RecordId(update.new))?;
+                    accepted.push((name.clone(), RecordId(update.new)));
                     total.tips.insert(name.clone(), update.new);
                     total.pushed.push(name.clone());
                 }

@@ -14,18 +14,11 @@ use crate::error::{Error, Result};
 use crate::id::{Oid, PENDING, RecordId, RefName, TASKS};
 use crate::ledger::Ledger;
 use crate::ledger::append::pause;
-use crate::ledger::judge::judge;
 use crate::protocol::lease::Reading;
 use crate::store::StoreError;
 
 /// How often a synchronisation reads and pushes again what others moved meanwhile.
 const ROUNDS_MAX: u32 = 6;
-
-/// So many tasks go in one push. Some hosts fail at more; a batch that fails as a whole is halved.
-const BATCH: usize = 100;
-
-/// From so many new tasks on, their refs are published together.
-const PUBLISH_MIN: usize = 32;
 
 /// What a synchronisation did, or in a dry run would do.
 #[derive(Debug, Default)]
@@ -89,13 +82,7 @@ impl Link {
             if ahead.is_empty() || stop() {
                 break;
             }
-            let mut again = false;
-            let size = ahead.len();
-            for (place, batch) in ahead.chunks(BATCH).enumerate() {
-                tell("pushing", place * BATCH, size);
-                again |= self.push_batch(ledger, batch, &mut total, stop)?;
-            }
-            if !again {
+            if !self.push_all(ledger, &ahead, &mut total, stop, tell)? {
                 break;
             }
             pause(round + 4);
@@ -158,7 +145,7 @@ impl Link {
         let mut outcome = Outcome::default();
         let Listed { mut changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
         self.resolve_pending(ledger, prefixes, &mut changed, &mut outcome)?;
-        self.publish_new(ledger, &mut changed, &mut outcome)?;
+        self.take_many(ledger, &mut changed, &had, &mut outcome)?;
         let mut ahead = Vec::new();
         for (name, remote) in changed {
             if stop() {
@@ -278,48 +265,6 @@ impl Link {
                 }
                 Err(Error::AnswerLost { .. }) => outcome.unknown.push(name),
                 Err(error) => outcome.damage(name, error)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Publishes the refs of many tasks that are new here with one rename. What is left is settled one by one.
-    fn publish_new(
-        &self,
-        ledger: &Ledger<'_>,
-        changed: &mut BTreeMap<RefName, Option<RecordId>>,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let mut new = Vec::new();
-        for (name, remote) in changed.iter() {
-            let Some(remote) = remote else { continue };
-            let seen = name.seen_at(&self.remote.name);
-            if ledger.store.tip(name)?.is_none() && ledger.store.tip(&seen)?.is_none() {
-                new.push((name.clone(), seen, *remote));
-            }
-        }
-        if new.len() < PUBLISH_MIN {
-            return Ok(());
-        }
-        let mut refs = Vec::new();
-        let mut ids = Vec::new();
-        let mut taken = Vec::new();
-        for (name, seen, remote) in new {
-            // What does not hold is named when it is settled by itself.
-            let Ok(rows) = ledger.rows(&name, remote) else { continue };
-            if judge(&name, None, &rows).is_err() {
-                continue;
-            }
-            ids.extend(rows.iter().map(|(id, _)| id.0));
-            taken.push((name.clone(), rows.len()));
-            refs.push((name, remote.0));
-            refs.push((seen, remote.0));
-        }
-        ledger.store.make_durable(&ids)?;
-        if ledger.publish(&mut refs)?.is_some() {
-            for (name, records) in taken {
-                changed.remove(&name);
-                outcome.taken.push((name, records));
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use super::prepared::{Prepared, heal};
 use super::refs::{Refs, lock_of, read_loose};
 use crate::id::{Oid, RefName};
 use crate::store::lock::{self, Wait};
-use crate::store::{Durability, Mode, Publish, StoreError, durable};
+use crate::store::{Durability, Mode, Move, Publish, StoreError, durable};
 
 /// What git writes at the top of a new file.
 const HEADER: &[u8] = b"# pack-refs with: peeled fully-peeled sorted \n";
@@ -53,6 +53,61 @@ impl Refs {
             }
         }
         Ok(Publish::Done { shadowed })
+    }
+
+    /// Moves these refs, each only from where it is expected. The caller holds all their shards exclusively.
+    ///
+    /// The new values are put into packed-refs with one rename; the loose files, which still hide them, are then removed
+    /// one by one, each under git's lock of it and only if it holds what was expected. So a ref that git itself moves
+    /// meanwhile stays where git put it, and whoever dies in between leaves the rest where they were.
+    pub(super) fn move_many(&self, moves: &[Move], durability: Durability) -> Result<Vec<bool>, StoreError> {
+        for (name, ..) in moves {
+            self.check_name(name)?;
+        }
+        let packed = self.open_to_rewrite(durability)?;
+        let mut known: BTreeMap<&[u8], Oid> = BTreeMap::new();
+        for (name, lines) in records(body_of(&packed.old)) {
+            let id =
+                lines.split(|&byte| byte == b' ').next().and_then(|hex| std::str::from_utf8(hex).ok()?.parse().ok());
+            known.extend(id.map(|id| (name, id)));
+        }
+        let mut moved = Vec::with_capacity(moves.len());
+        let mut loose = Vec::new();
+        let mut new = Vec::new();
+        for (name, expected, to) in moves {
+            let content = read_loose(&self.path(name)).map_err(durable::unreadable("read", &self.path(name)))?;
+            let is_loose = content.is_some();
+            let now = match content {
+                Some(content) => self.parse(name, &content).ok(),
+                None => known.get(name.as_str().as_bytes()).copied(),
+            };
+            moved.push(now == *expected);
+            if now == *expected {
+                new.push((name.clone(), *to));
+                loose.extend(is_loose.then_some((moved.len() - 1, name, now)));
+            }
+        }
+        if new.is_empty() {
+            return Ok(moved);
+        }
+        new.sort();
+        let content = replaced(&packed.old, &new);
+        packed.replace(&content, durability)?;
+        let unknown = |source| StoreError::RecordedUnknown { name: new[0].0.clone(), source };
+        durable::sync_dir_io(&self.common_dir, durability).map_err(unknown)?;
+        let mut dirs = BTreeSet::new();
+        for (place, name, was) in loose {
+            moved[place] = self.remove_loose(name, was, durability)?;
+            dirs.extend(self.path(name).parent().map(PathBuf::from));
+        }
+        for dir in dirs {
+            // Where it is gone, as an empty one, so is everything that was in it.
+            match durable::sync_dir_io(&dir, durability) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(unknown(error)),
+                _ => {}
+            }
+        }
+        Ok(moved)
     }
 
     /// Takes one ref out of packed-refs, durably, if it is there.
@@ -168,11 +223,8 @@ fn file_names(dir: &std::path::Path) -> io::Result<BTreeSet<String>> {
 /// Merges new refs into the text of a packed-refs file, whose lines stay as they are, and lists the refs that are
 /// there already. `new` is sorted.
 fn merge(old: &[u8], new: &[&(RefName, Oid)]) -> (Vec<u8>, BTreeSet<RefName>) {
-    let header_len = match old {
-        [b'#', ..] => line_end(old, 0),
-        _ => 0,
-    };
-    let (header, body) = old.split_at(header_len);
+    let body = body_of(old);
+    let header = &old[..old.len() - body.len()];
     let sorted = header.trim_ascii_end().split(|&byte| byte == b' ').any(|trait_name| trait_name == b"sorted");
     let mut records = records(body);
     if !sorted {
@@ -203,17 +255,35 @@ fn merge(old: &[u8], new: &[&(RefName, Oid)]) -> (Vec<u8>, BTreeSet<RefName>) {
 
 /// The text of a packed-refs file without one ref; all other lines stay as they are.
 fn without(old: &[u8], name: &RefName) -> Vec<u8> {
-    let header_len = match old {
-        [b'#', ..] => line_end(old, 0),
-        _ => 0,
-    };
-    let mut content = old[..header_len].to_vec();
-    for (other, lines) in records(&old[header_len..]) {
+    let body = body_of(old);
+    let mut content = old[..old.len() - body.len()].to_vec();
+    for (other, lines) in records(body) {
         if other != name.as_str().as_bytes() {
             content.extend_from_slice(lines);
         }
     }
     content
+}
+
+/// The text of a packed-refs file with refs put in, or put in the place of what is there. `new` is sorted.
+fn replaced(old: &[u8], new: &[(RefName, Oid)]) -> Vec<u8> {
+    let body = body_of(old);
+    let names: BTreeSet<&[u8]> = new.iter().map(|(name, _)| name.as_str().as_bytes()).collect();
+    let mut kept = old[..old.len() - body.len()].to_vec();
+    for (name, lines) in records(body) {
+        if !names.contains(name) {
+            kept.extend_from_slice(lines);
+        }
+    }
+    merge(&kept, &new.iter().collect::<Vec<_>>()).0
+}
+
+/// What is below the header of a packed-refs file.
+fn body_of(content: &[u8]) -> &[u8] {
+    match content {
+        [b'#', ..] => &content[line_end(content, 0)..],
+        _ => content,
+    }
 }
 
 fn push_line(content: &mut Vec<u8>, name: &RefName, id: Oid) {
@@ -271,6 +341,15 @@ mod tests {
             "# h sorted \n2 refs/pm/a\n^3\n2 refs/pm/z",
             Ok("# h sorted \n2 refs/pm/a\n^3\n1 refs/pm/b\n1 refs/pm/d\n2 refs/pm/z\n"),
         );
+    }
+
+    #[test]
+    fn a_line_that_is_replaced_goes_where_it_belongs_and_the_others_stay() {
+        let id: Oid = "1111111111111111111111111111111111111111".parse().expect("an id");
+        let new = ["refs/pm/b", "refs/pm/d"].map(|name| (RefName::from_full(name.to_owned()), id));
+        let old = "# h sorted \n2 refs/pm/a\n^3\n2 refs/pm/b\n^4\n2 refs/pm/c\n";
+        let content = String::from_utf8(replaced(old.as_bytes(), &new)).expect("text").replace(&id.to_string(), "1");
+        assert_eq!(content, "# h sorted \n2 refs/pm/a\n^3\n1 refs/pm/b\n2 refs/pm/c\n1 refs/pm/d\n");
     }
 
     #[test]

@@ -136,6 +136,27 @@ impl Refs {
         Ok(Swap::Done)
     }
 
+    /// Removes the loose file of a ref if it still holds `expected`, under git's lock of it. Whether it did. The caller
+    /// holds the ref's shard exclusively, and has put what is to be seen instead into packed-refs.
+    pub(super) fn remove_loose(
+        &self,
+        name: &RefName,
+        expected: Option<Oid>,
+        durability: Durability,
+    ) -> Result<bool, StoreError> {
+        let target = self.path(name);
+        let mut prepared = self.prepare(name, &target)?;
+        prepared.link(self.patience, durability)?;
+        let content = read_loose(&target).map_err(durable::unreadable("read", &target))?;
+        let now = content.map(|content| self.parse(name, &content)).transpose()?;
+        if now != expected {
+            // Where it is gone, git has packed it: what it put there is newer than what was put there before it.
+            return Ok(now.is_none() && self.packed_tip(name)? != expected);
+        }
+        durable::remove_if_there(&target).map_err(durable::failed("remove", &target))?;
+        Ok(true)
+    }
+
     /// Makes the prepared file of the ref's shard, after healing what a dead pm left there.
     fn prepare(&self, name: &RefName, target: &Path) -> Result<Prepared, StoreError> {
         let value = self.locks.join(format!("{:02x}.value", name.shard()));

@@ -132,6 +132,10 @@ impl Store for Watched<'_> {
         self.inner.delete(held, name, expected)
     }
 
+    fn move_many(&self, held: &Held, moves: &[pm::store::Move]) -> std::result::Result<Vec<bool>, StoreError> {
+        self.inner.move_many(held, moves)
+    }
+
     fn make_durable(&self, ids: &[Oid]) -> std::result::Result<(), StoreError> {
         self.inner.make_durable(ids)
     }
