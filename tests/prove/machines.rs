@@ -27,6 +27,9 @@ pub struct Args {
     /// Fleets of twenty workers on two or six machines; with 0, as of the others, none of this is proved
     #[arg(long, default_value_t = 0)]
     runs: usize,
+    /// How many tasks of the plan of 71 crates a fleet works off
+    #[arg(long, default_value_t = 71)]
+    tasks: usize,
     /// Runs of two or three machines whose network breaks
     #[arg(long, default_value_t = 0)]
     partitions: usize,
@@ -43,7 +46,7 @@ pub struct Args {
 
 impl Args {
     pub fn quick() -> Args {
-        Args { runs: 1, partitions: 1, clocks: 1, zombies: 3, seed: None }
+        Args { runs: 1, tasks: 12, partitions: 1, clocks: 1, zombies: 2, seed: None }
     }
 
     pub fn run(&self, scratch: &Path) -> Result<Verdict> {
@@ -53,7 +56,7 @@ impl Args {
         let mut figures = Vec::new();
         let seed = self.seed.unwrap_or_else(|| u64::from(getrandom::u32().unwrap_or_default()));
         let parts: [(usize, &dyn Fn(usize) -> Result<String>); 4] = [
-            (self.runs, &|times| fleets::prove(scratch, times)),
+            (self.runs, &|times| fleets::prove(scratch, times, self.tasks)),
             (self.partitions, &|times| partitions::prove(scratch, times, seed)),
             (self.clocks, &|times| clocks::prove(&scratch.join("clocks"), times)),
             (self.zombies, &|times| zombies::prove(&scratch.join("zombies"), times)),

@@ -119,6 +119,7 @@ fn bytes_to_the_server_are_lost_and_never_missed_by_a_stream_that_goes_on() {
     (&client).write_all(b"lost").expect("sent");
     until("they are lost", || (network.proxy.lost_bytes() == 4).then_some(()));
     arrives(&server, &client, b"this way is open");
+    assert_eq!(network.proxy.carried_bytes(), 6 + 16, "what was lost is not among them");
     network.proxy.set(Behaviour::Pass);
     assert!(until_reset(&server).is_empty(), "no stream goes on after a hole");
     until_reset(&client);
