@@ -44,6 +44,9 @@ pub struct Args {
     seed: Option<u64>,
 }
 
+/// A part of the proof: so many times.
+type Part<'a> = &'a dyn Fn(usize) -> Result<String>;
+
 impl Args {
     pub fn quick() -> Args {
         Args { runs: 1, tasks: 12, partitions: 1, clocks: 1, zombies: 2, seed: None }
@@ -55,7 +58,7 @@ impl Args {
         }
         let mut figures = Vec::new();
         let seed = self.seed.unwrap_or_else(|| u64::from(getrandom::u32().unwrap_or_default()));
-        let parts: [(usize, &dyn Fn(usize) -> Result<String>); 4] = [
+        let parts: [(usize, Part); 4] = [
             (self.runs, &|times| fleets::prove(scratch, times, self.tasks)),
             (self.partitions, &|times| partitions::prove(scratch, times, seed)),
             (self.clocks, &|times| clocks::prove(&scratch.join("clocks"), times)),

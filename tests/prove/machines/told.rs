@@ -44,8 +44,8 @@ impl Told {
         let started = Instant::now();
         let done = run_within(&mut command, PATIENCE)?;
         let printed: Value = serde_json::from_str(&done.stdout).unwrap_or_default();
-        let errors = done.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let error = errors.filter(|value| value["error"].is_object()).last().unwrap_or_default();
+        let mut errors = done.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let error = errors.rfind(|value| value["error"].is_object()).unwrap_or_default();
         let string = |value: &Value| value.as_str().map(str::to_owned);
         let claim = &printed["claim"];
         let named = if claim.is_object() { &claim["sha"] } else { &printed["sha"] };
