@@ -6,11 +6,9 @@
 pub mod network;
 
 use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -35,25 +33,6 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 
 /// How much of what git says is kept, in bytes.
 const SAID_MAX: u64 = 4096;
-
-/// How much of what a probe hears is kept, in bytes: a listing of several 100,000 refs.
-const HEARD_MAX: usize = 64 << 20;
-
-/// How long the end of what git said may take after its own: a helper that stays, as of ssh, can hold the pipe open.
-const HEARING_MAX: Duration = Duration::from_secs(1);
-
-/// The variables of git that say how to reach a host, and not what to do there.
-const LEADS_THERE: [&str; 9] = [
-    "GIT_SSH",
-    "GIT_ASKPASS",
-    "GIT_CONFIG",
-    "GIT_TRACE",
-    "GIT_HTTP",
-    "GIT_SSL",
-    "GIT_PROXY",
-    "GIT_ALLOW_PROTOCOL",
-    "GIT_EXEC_PATH",
-];
 
 /// Variables that would lead git to another repository than the one that is meant.
 pub const LEADS_ASTRAY: [&str; 5] =
@@ -90,24 +69,6 @@ fn beginning(mut pipe: ChildStderr) -> String {
 
 fn program() -> Command {
     Command::new("git")
-}
-
-/// A pipe that is read to its end by a thread of its own, and what came out of it so far.
-type Heard = (Arc<Mutex<Vec<u8>>>, JoinHandle<()>);
-
-/// Begins to read a pipe.
-fn hear(mut pipe: impl Read + Send + 'static) -> Heard {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let into = Arc::clone(&heard);
-    let reader = std::thread::spawn(move || {
-        let mut part = [0; 8192];
-        while let Ok(len @ 1..) = pipe.read(&mut part) {
-            let mut heard = into.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = HEARD_MAX.saturating_sub(heard.len()).min(len);
-            heard.extend_from_slice(&part[..room]);
-        }
-    });
-    (heard, reader)
 }
 
 /// What `git --version` prints; `None` where git cannot be run.
@@ -256,64 +217,6 @@ impl Git {
             Err(_) if is_set() => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// Runs git over the network for a probe: with an environment that says how to reach the host and nothing else, no
-    /// questions, no hooks, no upkeep. Returns its exit code (a signal is 128 and its number), and what it said on stdout
-    /// and stderr.
-    ///
-    /// # Errors
-    /// `Io` where git cannot be run, or had not ended after `time`: it and all that it started was then killed.
-    pub fn probe_output(&self, args: &[&str], time: Duration) -> Result<(i32, String, String)> {
-        let what = format!("running git {}", args.join(" "));
-        let mut command = self.command();
-        let own = |name: &str| name.starts_with("GIT_") && !LEADS_THERE.iter().any(|there| name.starts_with(there));
-        for (name, _) in std::env::vars_os() {
-            if own(&name.to_string_lossy()) {
-                command.env_remove(name);
-            }
-        }
-        command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
-        for pinned in [
-            "gc.auto=0",
-            "maintenance.auto=false",
-            "core.hooksPath=/dev/null",
-            "fetch.prune=false",
-            "push.followTags=false",
-            "push.gpgSign=false",
-            "push.recurseSubmodules=no",
-            "push.pushOption=",
-        ] {
-            command.args(["-c", pinned]);
-        }
-        let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(Error::io(what.clone()))?;
-        let said = (child.stdout.take().map(hear), child.stderr.take().map(hear));
-        let group = Pid::from_child(&child);
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(Error::io(what.clone()))? {
-                break status;
-            }
-            if started.elapsed() > time {
-                let _ended_by_itself = kill_process_group(group, Signal::KILL);
-                let _reaped = child.wait();
-                let late = std::io::Error::other(format!("there was no answer within {} s", time.as_secs()));
-                return Err(Error::Io { what, source: late });
-            }
-            std::thread::sleep(LOOK);
-        };
-        let ended = Instant::now();
-        let text = |heard: Option<Heard>| {
-            let Some((heard, reader)) = heard else { return String::new() };
-            while !reader.is_finished() && ended.elapsed() < HEARING_MAX {
-                std::thread::sleep(LOOK);
-            }
-            let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            String::from_utf8_lossy(&heard).into_owned()
-        };
-        let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1);
-        Ok((code, text(said.0), text(said.1)))
     }
 
     /// The whole configuration, as `git config --list -z --show-scope` tells it.

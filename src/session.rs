@@ -253,14 +253,18 @@ fn check_remote(store: &GitStore, remote: &str) -> Result<()> {
 }
 
 fn link(store: &GitStore, config: &Config, remote: &str, is_authority: bool) -> Link {
-    let couriers = Couriers {
+    let address = Address { name: remote.to_owned(), prefix: config.ref_prefix.clone(), time: config.network_timeout };
+    Link { remote: Remote::new(address, couriers(store)), state_dir: store.common_dir().join("pm"), is_authority }
+}
+
+/// Who goes to remotes for a repository.
+pub fn couriers(store: &GitStore) -> Couriers {
+    Couriers {
         common_dir: store.common_dir().to_owned(),
         git_dir: store.git_dir().to_owned(),
         here: store.work_dir().unwrap_or_else(|| store.common_dir().to_owned()),
         is_sha256: store.object_hash_len() == 32,
-    };
-    let address = Address { name: remote.to_owned(), prefix: config.ref_prefix.clone(), time: config.network_timeout };
-    Link { remote: Remote::new(address, couriers), state_dir: store.common_dir().join("pm"), is_authority }
+    }
 }
 
 /// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host

@@ -5,8 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::remote_name;
-use crate::doctor::settings::{one_url, without_password};
+use crate::doctor::settings::one_url;
 use crate::error::{Error, Result};
+use crate::git_program::network::without_password;
 use crate::git_program::{FSYNC, Git};
 use crate::id::{RefName, TASKS};
 use crate::output::span;

@@ -27,8 +27,10 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::git_program::{FSYNC, Git};
+use crate::session::couriers;
 use crate::store::git::GitStore;
 use crate::store::{Durability, lock};
+use crate::sync::remote::PREFIX;
 
 use self::chains::Chains;
 use self::settings::Settings;
@@ -142,7 +144,8 @@ pub fn examine(dir: &Path, fix: bool, probe: bool) -> Result<Vec<Finding>> {
     findings.extend(host::poller(&store, state_root.as_deref(), chains.tasks > 0));
     findings.extend(chains.findings());
     if let Some(remote) = authority {
-        findings.extend(probe::run(&git, remote)?);
+        let prefix = config.as_ref().map_or(PREFIX, |config| config.ref_prefix.as_str());
+        findings.extend(probe::run(&couriers(&store), remote, prefix)?);
     }
     Ok(findings)
 }

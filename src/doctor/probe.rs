@@ -1,6 +1,6 @@
 //! What the authority really does, tried out under a scratch name: hosts differ, and most do not tell.
 //!
-//! Everything happens below `refs/pm/doctor/<random>`, with commits that nothing else refers to. What must never happen
+//! Everything happens below `doctor/<random>`, where the ledger is,, with commits that nothing else refers to. What must never happen
 //! here: a scratch ref is left behind without being named; a ref of anybody else is touched.
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::remote::{Host, PATIENCE, Pushed};
+use super::remote::{Host, Pushed, ask};
 use super::{Finding, count, some_of};
 use crate::error::{Error, Result};
-use crate::git_program::Git;
+use crate::git_program::network::Couriers;
 
 /// Above so many refs every push is slow: each reads all of them (`docs/decisions/0019-what-the-doctor-checks.md`).
 const MANY_REFS: usize = 5_000;
@@ -20,13 +20,15 @@ const MANY_REFS: usize = 5_000;
 /// What git says of a host that does not offer all or nothing.
 const NOT_ATOMIC: &str = "does not support --atomic";
 
-/// Where scratch refs are.
-const SCRATCH: &str = "refs/pm/doctor/";
+/// Where scratch refs are, below where the ledger is.
+const SCRATCH: &str = "doctor/";
 
 /// The conversation with one authority.
 struct Probe<'a> {
     host: Host<'a>,
     remote: &'a str,
+    /// Where the ledger is there: `pm.refPrefix`.
+    prefix: &'a str,
     /// What a signal sets: the rest is then left out, but for clearing up.
     is_stopped: Arc<AtomicBool>,
     /// The names that may be there now.
@@ -41,7 +43,7 @@ struct Enough;
 ///
 /// # Errors
 /// `Io` where the scratch commits cannot be written here. An authority that cannot be reached is a finding.
-pub fn run(git: &Git, remote: &str) -> Result<Vec<Finding>> {
+pub fn run(couriers: &Couriers, remote: &str, prefix: &str) -> Result<Vec<Finding>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let mut registered = Vec::new();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -50,9 +52,11 @@ pub fn run(git: &Git, remote: &str) -> Result<Vec<Finding>> {
     }
     let random =
         getrandom::u64().map_err(|error| Error::io("drawing random bits")(std::io::Error::other(error.to_string())))?;
-    let commits = Commits::write(git)?;
-    let mut probe = Probe { host: Host { git, remote }, remote, is_stopped, left: Vec::new(), findings: Vec::new() };
-    if probe.try_all(&format!("{SCRATCH}{random:016x}"), &commits).is_err() && probe.is_stopped.load(Ordering::Relaxed)
+    let commits = Commits::write(couriers)?;
+    let mut probe =
+        Probe { host: Host { couriers, remote }, remote, prefix, is_stopped, left: Vec::new(), findings: Vec::new() };
+    if probe.try_all(&format!("{prefix}{SCRATCH}{random:016x}"), &commits).is_err()
+        && probe.is_stopped.load(Ordering::Relaxed)
     {
         probe.findings.push(Finding::wrong("remote", "the probe was stopped half way", "run it again"));
     }
@@ -71,19 +75,19 @@ struct Commits {
 }
 
 impl Commits {
-    fn write(git: &Git) -> Result<Commits> {
-        let ask = |args: &[&str]| {
+    fn write(couriers: &Couriers) -> Result<Commits> {
+        let git = |args: &[&str]| {
             let identity = ["-c", "user.name=pm doctor", "-c", "user.email=pm@localhost"];
-            let (code, said, error) = git.probe_output(&[&identity, args].concat(), PATIENCE)?;
+            let (code, said, error) = ask(couriers, &[&identity, args].concat())?;
             match code {
                 0 => Ok(said.trim().to_owned()),
                 _ => Err(Error::io("writing a scratch commit")(std::io::Error::other(error.trim().to_owned()))),
             }
         };
-        let tree = ask(&["hash-object", "-t", "tree", "-w", "/dev/null"])?;
-        let first = ask(&["commit-tree", "-m", "pm doctor: first", &tree])?;
-        let second = ask(&["commit-tree", "-m", "pm doctor: second", "-p", &first, &tree])?;
-        let other = ask(&["commit-tree", "-m", "pm doctor: other", "-p", &first, &tree])?;
+        let tree = git(&["hash-object", "-t", "tree", "-w", "/dev/null"])?;
+        let first = git(&["commit-tree", "-m", "pm doctor: first", &tree])?;
+        let second = git(&["commit-tree", "-m", "pm doctor: second", "-p", &first, &tree])?;
+        let other = git(&["commit-tree", "-m", "pm doctor: other", "-p", &first, &tree])?;
         Ok(Commits { first, second, other })
     }
 }
@@ -127,7 +131,7 @@ impl Probe<'_> {
 
     fn reach(&mut self) -> std::result::Result<(), Enough> {
         let (remote, started) = (self.remote, Instant::now());
-        let tasks = match self.host.list(&["refs/pm/tasks/*"]) {
+        let tasks = match self.host.list(&[&format!("{}tasks/*", self.prefix)]) {
             Ok(tasks) => tasks.len(),
             Err(said) => {
                 let remedy = format!("make `git ls-remote {remote}` work here first: network, URL, credentials");
@@ -146,7 +150,8 @@ impl Probe<'_> {
             let found = format!("'{remote}' advertises {refs}, and every push reads all of them");
             self.findings.push(Finding::note("remote-size", found).with("keep the ledger in a repository of its own"));
         }
-        let old: Vec<String> = all.into_iter().map(|row| row.0).filter(|name| name.starts_with(SCRATCH)).collect();
+        let scratch = format!("{}{SCRATCH}", self.prefix);
+        let old: Vec<String> = all.into_iter().map(|row| row.0).filter(|name| name.starts_with(&scratch)).collect();
         if !old.is_empty() {
             let found = format!("scratch refs of another probe are at '{remote}': {}", some_of(&old));
             let remedy = "nothing, if a probe runs elsewhere now; else they are harmless, and whoever runs the host may remove them";
@@ -156,7 +161,7 @@ impl Probe<'_> {
     }
 
     fn create(&mut self, name: &str, commits: &Commits) -> std::result::Result<(), Enough> {
-        let (remote, absent) = (self.remote, [format!("--force-with-lease={name}:")]);
+        let (remote, prefix, absent) = (self.remote, self.prefix, [format!("--force-with-lease={name}:")]);
         self.left.push(name.to_owned());
         let pushed = self.push(&absent, &[format!("{}:{name}", commits.first)])?;
         if !pushed.took_in(name) {
@@ -168,18 +173,14 @@ impl Probe<'_> {
             Ok(rows) if rows.iter().any(|row| row.1 == commits.first) => {
                 self.note(
                     "remote-create",
-                    format!("'{remote}' takes refs below refs/pm/ and shows them; a push took {took} ms"),
+                    format!("'{remote}' takes refs below {prefix} and shows them; a push took {took} ms"),
                 );
             }
             _ => {
                 let found = format!(
-                    "'{remote}' takes refs below refs/pm/ but does not show them: no other machine would see a task"
+                    "'{remote}' takes refs below {prefix} but does not show them: no other machine would see a task"
                 );
-                self.wrong(
-                    "remote-create",
-                    found,
-                    "transfer.hideRefs or uploadpack.hideRefs there must not hide refs/pm",
-                );
+                self.wrong("remote-create", found, "transfer.hideRefs or uploadpack.hideRefs there must not hide them");
             }
         }
         let again = self.ask(&absent, &[format!("{}:{name}", commits.other)])?;
@@ -194,21 +195,21 @@ impl Probe<'_> {
 
     /// What kind of no it was.
     fn why_not_created(&mut self, commits: &Commits, said: &str) -> std::result::Result<(), Enough> {
-        let remote = self.remote;
-        let branch = self.left[0].replacen("refs/pm/", "refs/heads/pm-", 1);
+        let (remote, prefix) = (self.remote, self.prefix);
+        let branch = format!("refs/heads/pm-{SCRATCH}{}", self.left[0].rsplit('/').next().unwrap_or_default());
         let pushed = self.push(&[format!("--force-with-lease={branch}:")], &[format!("{}:{branch}", commits.first)])?;
         if pushed.took_in(&branch) {
             self.left.push(branch);
             let found = format!(
-                "'{remote}' takes branches alone, and refuses refs/pm/: a ledger cannot be shared through it ({said})"
+                "'{remote}' takes branches, and refuses {prefix}: a ledger cannot be shared through it so ({said})"
             );
             self.wrong(
                 "remote-create",
                 found,
-                "let the ledger have a host that takes any ref: a bare repository that all can reach is enough",
+                "on every machine `git config pm.refPrefix refs/heads/pm/` puts the ledger among the branches; else let it have a host that takes any ref: a bare repository that all can reach is enough",
             );
         } else {
-            let found = format!("'{remote}' takes nothing from you, neither below refs/pm/ nor a branch: {said}");
+            let found = format!("'{remote}' takes nothing from you, neither below {prefix} nor a branch: {said}");
             self.wrong("remote-create", found, "ask for the right to push there, or see what its hooks want");
         }
         Ok(())
@@ -321,12 +322,6 @@ impl Probe<'_> {
 
     /// Removes what is left, whatever happened, and names what cannot be removed.
     fn clear(&mut self) {
-        // A right side of a refspec may be `refs/*` here: then a push of git's leaves traces here, too.
-        for name in &self.left {
-            if let Some(commit) = self.host.git.commit_of(name) {
-                let _stays_and_harms_nobody = self.host.git.output(&["update-ref", "-d", name, &commit]);
-            }
-        }
         let patterns: Vec<&str> = self.left.iter().map(String::as_str).collect();
         if patterns.is_empty() {
             return;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::settings::without_password;
-use crate::git_program::Git;
+use crate::error::{Error, Result};
+use crate::git_program::network::{Bounds, Couriers, without_password};
 
 /// How long one question may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ impl Pushed {
 
 /// A remote, and git to ask it with.
 pub(super) struct Host<'a> {
-    pub(super) git: &'a Git,
+    pub(super) couriers: &'a Couriers,
     pub(super) remote: &'a str,
 }
 
@@ -66,7 +66,7 @@ impl Host<'_> {
     /// The refs of the authority that fit, each with its commit.
     pub(super) fn list(&self, patterns: &[&str]) -> std::result::Result<Vec<(String, String)>, String> {
         let args = [&["ls-remote", "--quiet", "--refs", self.remote], patterns].concat();
-        let (code, listed, said) = self.git.probe_output(&args, PATIENCE).map_err(|error| error.to_string())?;
+        let (code, listed, said) = ask(self.couriers, &args).map_err(|error| error.to_string())?;
         if code != 0 {
             return Err(Pushed::read("", &said, Duration::ZERO).said);
         }
@@ -85,9 +85,23 @@ impl Host<'_> {
         args.push(self.remote);
         args.extend(refspecs.iter().map(String::as_str));
         let started = Instant::now();
-        match self.git.probe_output(&args, PATIENCE) {
+        match ask(self.couriers, &args) {
             Ok((_, stdout, stderr)) => Pushed::read(&stdout, &stderr, started.elapsed()),
             Err(error) => Pushed { said: error.to_string(), ..Pushed::default() },
         }
     }
+}
+
+/// Runs git on an errand. Returns its exit code, and what it said on stdout and stderr.
+///
+/// # Errors
+/// `Io` where git cannot be run, or did not end in time.
+pub(super) fn ask(couriers: &Couriers, args: &[&str]) -> Result<(i32, String, String)> {
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let ended = couriers.send(&[])?.run(&args, "", Bounds { time: PATIENCE, stop: &|| false })?;
+    if ended.was_cut_off {
+        let late = std::io::Error::other(format!("there was no answer within {} s", PATIENCE.as_secs()));
+        return Err(Error::io(format!("running git {}", args.join(" ")))(late));
+    }
+    Ok((ended.code.unwrap_or(-1), ended.stdout, ended.stderr))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Finding;
 use crate::git_program::FSYNC;
+use crate::git_program::network::without_password;
 use crate::store::Durability;
 use crate::store::git::GitStore;
 
@@ -281,26 +282,6 @@ pub fn one_url(remote: &str) -> String {
     format!(
         "give the ledger a remote with one URL: `git config --unset-all remote.{remote}.pushurl` if that is not needed, else another remote. url.<base>.pushInsteadOf has the same effect"
     )
-}
-
-/// A text with URLs in it, without the passwords in those.
-pub fn without_password(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("://") {
-        out.push_str(before);
-        out.push_str("://");
-        let end = after.find(|c: char| c == '/' || c.is_whitespace() || c == '\'').unwrap_or(after.len());
-        let (host, path) = after.split_at(end);
-        match host.rsplit_once('@') {
-            Some((user, host)) if user.contains(':') => {
-                out.push_str(&format!("{}:***@{host}", user.split(':').next().unwrap_or_default()));
-            }
-            _ => out.push_str(host),
-        }
-        rest = path;
-    }
-    out + rest
 }
 
 #[cfg(test)]

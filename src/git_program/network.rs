@@ -285,3 +285,23 @@ fn read_all(pipe: Option<&mut impl Read>) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// A text with URLs in it, without the passwords in those.
+pub fn without_password(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        out.push_str(before);
+        out.push_str("://");
+        let end = after.find(|c: char| c == '/' || c.is_whitespace() || c == '\'').unwrap_or(after.len());
+        let (host, path) = after.split_at(end);
+        match host.rsplit_once('@') {
+            Some((user, host)) if user.contains(':') => {
+                out.push_str(&format!("{}:***@{host}", user.split(':').next().unwrap_or_default()));
+            }
+            _ => out.push_str(host),
+        }
+        rest = path;
+    }
+    out + rest
+}

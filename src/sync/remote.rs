@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::report::{self, Verdict};
 use crate::error::{Error, Result};
-use crate::git_program::network::{Bounds, Courier, Couriers, Ended};
+use crate::git_program::network::{Bounds, Courier, Couriers, Ended, without_password};
 use crate::id::{Oid, RefName};
 
 /// Where the ledger is at the remote unless `pm.refPrefix` says otherwise.
@@ -354,5 +354,5 @@ fn complaint(ended: &Ended) -> String {
     if said.is_empty() {
         said.push(format!("git ended with {}", ended.code.map_or("a signal".to_owned(), |code| code.to_string())));
     }
-    said.join("; ")
+    without_password(&said.join("; "))
 }

@@ -110,15 +110,6 @@ fn tips(store: &dyn Store) -> Vec<(RefName, Oid)> {
     rows.into_iter().map(|(name, value)| (name, value.expect("whole"))).collect()
 }
 
-fn move_many(store: &dyn Store, moves: &[Move]) -> Result<Vec<bool>, StoreError> {
-    let all: Vec<_> = (0..=255).map(|shard| (shard, Mode::Exclusive)).collect();
-    store.move_many(&store.lock(&all)?, moves)
-}
-
-fn delete(store: &dyn Store, name: &RefName, expected: Oid) -> Result<Swap, StoreError> {
-    store.delete(&store.lock(&[(name.shard(), Mode::Exclusive)])?, name, expected)
-}
-
 /// Asserts that pm left no file of its own behind.
 fn assert_clean(store: &GitStore) {
     let left: Vec<_> = fs::read_dir(store.common_dir().join("pm/locks")).expect("listed").flatten().collect();
@@ -161,27 +152,7 @@ fn check(store: &dyn Store) {
     assert!(listed.is_sorted_by(|x, y| x.0 < y.0));
     assert!(listed.contains(&(batch[0].0.clone(), third)) && listed.contains(&batch[1]));
 
-    // Many at once: what is not where it is expected stays, the rest moves.
-    let moves = [
-        (batch[1].0.clone(), Some(packed[1]), packed[2]),
-        (batch[0].0.clone(), Some(third), packed[3]),
-        (name("absent"), None, packed[4]),
-        (batch[5].0.clone(), Some(packed[6]), packed[7]),
-        (name("gone"), Some(packed[6]), packed[7]),
-        (a.clone(), None, packed[7]),
-    ];
-    assert_eq!(move_many(store, &moves).expect("done"), [true, true, true, false, false, false]);
-    let now = |name: &RefName| store.tip(name).expect("read");
-    assert_eq!(now(&batch[1].0), Some(packed[2]));
-    assert_eq!(now(&batch[0].0), Some(packed[3]));
-    assert_eq!(now(&name("absent")), Some(packed[4]));
-    assert_eq!((now(&batch[5].0), now(&name("gone")), now(&a)), (Some(packed[5]), None, Some(second)));
-    let fourth = append_done(store, &name("absent"), Some(packed[4]), "loose above packed");
-    let elsewhere = Swap::HeadMoved { actual: Some(fourth) };
-    assert_eq!(delete(store, &name("absent"), packed[4]).expect("left"), elsewhere);
-    assert_eq!(delete(store, &name("absent"), fourth).expect("done"), Swap::Done);
-    assert_eq!(now(&name("absent")), None, "no older value shows through");
-
+    many::check(store);
     let files = [("b.txt".to_owned(), b"B".to_vec()), ("a.txt".to_owned(), vec![0, 255])];
     let tree = store.write_files(&files).expect("written");
     assert_eq!(store.file_names(tree).expect("read"), ["a.txt", "b.txt"]);

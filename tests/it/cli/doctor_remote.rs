@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pm::git_program::network::Bounds;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -89,7 +90,7 @@ fn a_host_that_takes_branches_alone_cannot_share_a_ledger() {
     );
     let (code, found) = probe(&repo);
     assert_eq!((code, found.len()), (1, 2), "{found:?}");
-    check(&found, "remote-create", "wrong", "takes branches alone");
+    check(&found, "remote-create", "wrong", "takes branches, and refuses refs/pm/");
     assert!(found[1].2.contains("branches only"), "the host's own words: {found:?}");
     assert_eq!(scratch(&repo, &hub), "");
     hook(&hub, "pre-receive", "echo 'read only'; exit 1");
@@ -172,11 +173,14 @@ fn a_signal_half_way_leaves_nothing_behind() {
 #[test]
 fn a_git_that_does_not_answer_is_ended_with_all_that_it_started() {
     let repo = Repo::new();
-    let git = pm::git_program::Git::new(&repo.git_dir());
+    let store = pm::store::git::GitStore::discover(repo.path()).expect("usable");
+    let courier = pm::session::couriers(&store).send(&[]).expect("made");
     let assignment = format!("PM_PROBED={}", repo.path().display());
     let alias = format!("alias.hang=!{assignment} sleep 100 & {assignment} sleep 100");
     let started = Instant::now();
-    let error = git.probe_output(&["-c", &alias, "hang"], Duration::from_millis(300)).expect_err("too late");
-    assert!(started.elapsed() < DEADLINE && error.to_string().contains("no answer within"), "{error}");
+    let args = ["-c", &alias, "hang"].map(str::to_owned);
+    let bounds = Bounds { time: Duration::from_millis(300), stop: &|| false };
+    let ended = courier.run(&args, "", bounds).expect("git runs");
+    assert!(started.elapsed() < DEADLINE && ended.was_cut_off, "{ended:?}");
     until("nothing of it is left", || with_variable(&assignment).is_empty().then_some(()));
 }

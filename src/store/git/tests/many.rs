@@ -4,6 +4,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
+fn move_many(store: &dyn Store, moves: &[Move]) -> Result<Vec<bool>, StoreError> {
+    let all: Vec<_> = (0..=255).map(|shard| (shard, Mode::Exclusive)).collect();
+    store.move_many(&store.lock(&all)?, moves)
+}
+
+fn delete(store: &dyn Store, name: &RefName, expected: Oid) -> Result<Swap, StoreError> {
+    store.delete(&store.lock(&[(name.shard(), Mode::Exclusive)])?, name, expected)
+}
+
+/// What the trait promises of moving and removing refs. Leaves no ref behind.
+pub(super) fn check(store: &dyn Store) {
+    let [loose, packed, absent, wrong] = ["m-loose", "m-packed", "m-absent", "m-wrong"].map(name);
+    let one = append_done(store, &loose, None, "one");
+    assert_eq!(
+        publish(store, &[(packed.clone(), one), (wrong.clone(), one)]).expect("done"),
+        Publish::Done { shadowed: vec![] }
+    );
+    let two = append_done(store, &loose, Some(one), "two");
+    let three = append_done(store, &loose, Some(two), "three");
+    let moves = [
+        (packed.clone(), Some(one), two),
+        (loose.clone(), Some(three), two),
+        (absent.clone(), None, three),
+        (wrong.clone(), Some(two), three),
+        (name("m-gone"), Some(two), three),
+    ];
+    assert_eq!(move_many(store, &moves).expect("done"), [true, true, true, false, false]);
+    let now = |name: &RefName| store.tip(name).expect("read");
+    assert_eq!([&packed, &loose, &absent, &wrong].map(now), [Some(two), Some(two), Some(three), Some(one)]);
+    assert_eq!(now(&name("m-gone")), None);
+
+    let four = append_done(store, &absent, Some(three), "loose above packed");
+    assert_eq!(delete(store, &absent, three).expect("left"), Swap::HeadMoved { actual: Some(four) });
+    for (name, tip) in [(&absent, four), (&packed, two), (&loose, two), (&wrong, one)] {
+        assert_eq!(delete(store, name, tip).expect("done"), Swap::Done);
+        assert_eq!(now(name), None, "no older value of {name} shows through");
+    }
+}
+
 #[test]
 fn of_git_and_many_moves_exactly_one_moves_each_ref_while_git_packs_them() {
     const REFS: usize = 60;
