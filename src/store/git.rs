@@ -1,4 +1,5 @@
-//! The store of a real repository: its configuration, and the [`Store`] trait over its parts.
+//! The store of a real repository: its configuration, and the [`Store`] trait over its parts. Long, since the trait has
+//! many small methods.
 //!
 //! gix's object store, configuration and discovery are used; its ref transactions are not. Only this file and those
 //! below `git/` name gix.

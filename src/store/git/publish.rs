@@ -84,7 +84,7 @@ impl Refs {
             moved.push(now == *expected);
             if now == *expected {
                 new.push((name.clone(), *to));
-                loose.extend(is_loose.then_some((moved.len() - 1, name, now)));
+                loose.extend(is_loose.then_some((moved.len() - 1, name, now, *to)));
             }
         }
         if new.is_empty() {
@@ -96,8 +96,8 @@ impl Refs {
         let unknown = |source| StoreError::RecordedUnknown { name: new[0].0.clone(), source };
         durable::sync_dir_io(&self.common_dir, durability).map_err(unknown)?;
         let mut dirs = BTreeSet::new();
-        for (place, name, was) in loose {
-            moved[place] = self.remove_loose(name, was, durability)?;
+        for (place, name, was, to) in loose {
+            moved[place] = self.remove_loose(name, was, to, durability)?;
             dirs.extend(self.path(name).parent().map(PathBuf::from));
         }
         for dir in dirs {

@@ -136,12 +136,13 @@ impl Refs {
         Ok(Swap::Done)
     }
 
-    /// Removes the loose file of a ref if it still holds `expected`, under git's lock of it. Whether it did. The caller
-    /// holds the ref's shard exclusively, and has put what is to be seen instead into packed-refs.
+    /// Removes the loose file of a ref if it still holds `expected`, under git's lock of it. Whether `packed` is what is seen
+    /// then, which the caller has put into packed-refs. The caller holds the ref's shard exclusively.
     pub(super) fn remove_loose(
         &self,
         name: &RefName,
         expected: Option<Oid>,
+        packed: Oid,
         durability: Durability,
     ) -> Result<bool, StoreError> {
         let target = self.path(name);
@@ -150,8 +151,8 @@ impl Refs {
         let content = read_loose(&target).map_err(durable::unreadable("read", &target))?;
         let now = content.map(|content| self.parse(name, &content)).transpose()?;
         if now != expected {
-            // Where it is gone, git has packed it: what it put there is newer than what was put there before it.
-            return Ok(now.is_none() && self.packed_tip(name)? != expected);
+            // Where it is gone, git has packed it meanwhile: over what was put there, or before.
+            return Ok(now.is_none() && self.packed_tip(name)? == Some(packed));
         }
         durable::remove_if_there(&target).map_err(durable::failed("remove", &target))?;
         Ok(true)
