@@ -14,6 +14,11 @@ use crate::id::{RecordId, RefName};
 use crate::protocol::apply::{self, Invalid};
 use crate::protocol::record::Record;
 use crate::protocol::state::TaskState;
+use crate::store::StoreError;
+
+/// More records than any task has: whoever pushed the history of a large repository under a task's name is not walked to
+/// the end of it.
+const ANCESTORS_MAX: usize = 200_000;
 
 /// A record and its commit.
 pub type Row = (RecordId, Record);
@@ -72,6 +77,36 @@ impl Ledger<'_> {
             }
         };
         Ok(Fork { base, ours: a.above(base), theirs: b.above(base) })
+    }
+
+    /// Whether a commit has another one among its ancestors, whatever the commits between are: also where they break rules.
+    ///
+    /// # Errors
+    /// `Damaged` where a commit is missing.
+    pub fn leads_to(&self, name: &RefName, tip: RecordId, ancestor: RecordId) -> Result<bool> {
+        let mut next = Some(tip);
+        for _ in 0..ANCESTORS_MAX {
+            match next {
+                Some(id) if id == ancestor => return Ok(true),
+                Some(id) => next = self.parent(name, id)?,
+                None => break,
+            }
+        }
+        Ok(false)
+    }
+
+    fn parent(&self, name: &RefName, id: RecordId) -> Result<Option<RecordId>> {
+        match self.store.read_commit(id.0) {
+            Ok(commit) => Ok(commit.parents.first().copied().map(RecordId)),
+            Err(StoreError::Missing { id }) => {
+                let found = "the object is missing".to_owned();
+                Err(Error::Damaged { name: name.clone(), commit: RecordId(id), found })
+            }
+            Err(StoreError::Damaged { id, found }) => {
+                Err(Error::Damaged { name: name.clone(), commit: RecordId(id), found })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes one step down on one side; returns the record if the other side has been there.

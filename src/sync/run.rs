@@ -145,7 +145,36 @@ impl Link {
         let mut outcome = Outcome::default();
         let Listed { mut changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
         self.resolve_pending(ledger, prefixes, &mut changed, &mut outcome)?;
-        self.take_many(ledger, &mut changed, &had, &mut outcome)?;
+        let ahead = self.settle_all(ledger, changed, &had, &mut outcome, stop)?;
+        Ok((outcome, ahead))
+    }
+
+    /// Fetches and settles, and sends nothing at all: not even a record whose answer was lost.
+    ///
+    /// # Errors
+    /// As [`Link::sync`].
+    pub(super) fn read_only(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let Listed { changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        self.settle_all(ledger, changed, &had, &mut outcome, stop)?;
+        Ok(outcome)
+    }
+
+    /// Settles listed tasks; returns what is to be pushed.
+    fn settle_all(
+        &self,
+        ledger: &Ledger<'_>,
+        mut changed: BTreeMap<RefName, Option<RecordId>>,
+        had: &BTreeMap<RefName, Oid>,
+        outcome: &mut Outcome,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Update>> {
+        self.take_many(ledger, &mut changed, had, outcome)?;
         let mut ahead = Vec::new();
         for (name, remote) in changed {
             if stop() {
@@ -177,7 +206,7 @@ impl Link {
                 }
             }
         }
-        Ok((outcome, ahead))
+        Ok(ahead)
     }
 
     /// Lists both sides, fetches what is new there, and returns the tasks that are not the same on both.

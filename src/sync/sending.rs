@@ -85,7 +85,9 @@ impl Link {
         sent: RecordId,
     ) -> Result<bool> {
         let delivery = self.noted_delivery(ledger, name)?;
-        match self.find_out(ledger, name, remote, sent, delivery.as_ref())? {
+        // What it was sent for was noted as seen before.
+        let expected = ledger.store.tip(&name.seen_at(&self.remote.name))?.map(RecordId);
+        match self.find_out(ledger, name, expected, sent, delivery.as_ref())? {
             Fate::Accepted => Ok(true),
             Fate::Beaten | Fate::Declined(_) | Fate::Branch(_) => {
                 self.keep_beaten(ledger, name, remote, sent)?;
@@ -213,18 +215,20 @@ impl Link {
                 }
                 Err(error) => return Err(error),
             };
-            let base = match remote {
-                Some(remote) => ledger.fork(name, remote, sent)?.base,
-                None => None,
-            };
-            if base == Some(sent) {
+            if let Some(remote) = remote
+                && ledger.leads_to(name, remote, sent)?
+            {
                 return Ok(Fate::Accepted);
             }
-            // It can only ever land on the very tip that it was sent for.
-            if remote != base || (remote != expected && remote.is_none()) {
+            // It can only ever land on the very tip that it was sent for, and must never replace anything else.
+            let stands_on_it = match expected {
+                Some(expected) => ledger.leads_to(name, sent, expected)?,
+                None => true,
+            };
+            if remote != expected || !stands_on_it {
                 return Ok(Fate::Beaten);
             }
-            match self.push_one(name, remote, sent, delivery)? {
+            match self.push_one(name, expected, sent, delivery)? {
                 Ok(Fate::Unknown(now)) | Err(now) => why = now,
                 Ok(Fate::Beaten) => why = "others kept moving the task there".to_owned(),
                 Ok(fate) => return Ok(fate),

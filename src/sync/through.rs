@@ -139,7 +139,7 @@ impl Authority for Link {
     fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey> {
         let prefixes = [prefix.to_owned()];
         let outcome = if dry_run {
-            self.plan(ledger, &prefixes, stop)?.0
+            self.read_only(ledger, &prefixes, stop)?
         } else {
             self.sync(ledger, &prefixes, stop, &|_, _, _| {})?
         };
@@ -251,8 +251,8 @@ impl Link {
         let pending = ledger.store.tip(&name.pending())?.map(RecordId);
         let tips = self.fetch(ledger, &names).map_err(|error| self.still_unknown(ledger, name, pending, error))?;
         let (resolved, tips) = match pending {
-            // A task that vanished at the authority is not brought back by what was on its way there.
-            Some(sent) if tips.contains_key(name) || ledger.store.tip(&name.seen_at(&self.remote.name))?.is_none() => {
+            // A task that vanished at the authority, or fell back, is not brought back by what was on its way there.
+            Some(sent) if self.still_has(ledger, name, tips.get(name).copied())? => {
                 let remote = tips.get(name).copied().map(RecordId);
                 let accepted = self.resolve(ledger, name, remote, sent)?;
                 (Some(Resolved { tip: sent, accepted }), self.fetch(ledger, &names)?)
@@ -275,6 +275,15 @@ impl Link {
             ledger.drop_ref(&name.pending(), resolved.tip).map(drop)?;
         }
         Ok(Level { remote, resolved })
+    }
+
+    /// Whether the authority still has what it was seen to have of a task.
+    fn still_has(&self, ledger: &Ledger<'_>, name: &RefName, remote: Option<Oid>) -> Result<bool> {
+        match (remote, ledger.store.tip(&name.seen_at(&self.remote.name))?) {
+            (_, None) => Ok(true),
+            (None, Some(_)) => Ok(false),
+            (Some(remote), Some(seen)) => ledger.leads_to(name, RecordId(remote), RecordId(seen)),
+        }
     }
 
     /// While the fate of a record is not known, nobody may say that nothing was recorded.

@@ -67,7 +67,7 @@ fn a_record_whose_answer_was_lost_is_the_answer_when_the_same_command_is_run_aga
     for (step, args) in steps.into_iter().enumerate() {
         let (lost, record) = Lost::after(world.0, world.1, args);
         // As long as nobody can be asked, nothing is sent and nothing is known.
-        lost.repo.pm(args).fails(20);
+        lost.repo.pm(args).fails(22);
         assert_eq!(own(&lost.repo, "refs/pm-pending"), format!("refs/pm-pending/default/t {record}"));
         lost.heal();
         let again = lost.repo.pm(&[args, &["--json"]].concat()).json();
