@@ -119,7 +119,7 @@ impl Git {
     /// # Errors
     /// `Io` where git cannot be run or fails.
     pub fn pack_refs(&self, stop: &dyn Fn() -> bool) -> Result<Ended> {
-        match self.run_until(&["pack-refs", "--include", "refs/pm/*"], stop) {
+        match self.run_until(&["pack-refs", "--include", "refs/pm/*", "--include", "refs/pm-remote/*"], stop) {
             Err((Some(UNKNOWN_OPTION), _)) => self.run_until(&["pack-refs", "--all"], stop),
             result => result,
         }

@@ -34,7 +34,7 @@ use super::{
     Commit, Durability, Mode, Move, OpenReader, Pack, Publish, ReadCommits, RefRow, Store, StoreError, Swap, durable,
     lock,
 };
-use crate::id::{Oid, RefName, TASKS, shown};
+use crate::id::{Oid, RefName, SEEN, TASKS, shown};
 
 /// After so long a temporary file belongs to nobody: no append takes a day.
 pub const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
@@ -223,12 +223,12 @@ impl GitStore {
         }
     }
 
-    /// How many refs of the ledger are loose files.
+    /// How many refs of the ledger, and of what was seen of it elsewhere, are loose files.
     ///
     /// # Errors
     /// `Io` where they cannot be listed.
     pub fn loose_refs(&self) -> Result<usize, StoreError> {
-        self.refs.count_loose(TASKS)
+        Ok(self.refs.count_loose(TASKS)? + self.refs.count_loose(SEEN)?)
     }
 
     /// About how many loose objects there are.

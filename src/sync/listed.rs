@@ -7,10 +7,14 @@
 
 use std::collections::BTreeMap;
 
+use super::remote::NAMED_MAX;
+use super::run::Outcome;
 use super::settle::{Change, Link, Settled, Trouble};
 use crate::error::Result;
-use crate::id::{Oid, RecordId, RefName};
+use crate::id::{Oid, RecordId, RefName, TASKS};
 use crate::ledger::Ledger;
+use crate::protocol::lease::Reading;
+use crate::store::StoreError;
 
 /// How often a task is asked for again that others keep recording something of.
 const ASKS_MAX: u32 = 5;
@@ -24,6 +28,89 @@ pub(super) struct Listed {
 }
 
 impl Link {
+    /// Lists both sides, and fetches what is new there.
+    ///
+    /// Most tasks of a large ledger are the same everywhere, so those are passed by without being copied or looked up.
+    ///
+    /// # Errors
+    /// `Unreachable`, and failures of the system.
+    pub(super) fn survey(
+        &self,
+        ledger: &Ledger<'_>,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+        outcome: &mut Outcome,
+    ) -> Result<Listed> {
+        // Read before the remote is asked: what is noted meanwhile is newer than the answer.
+        let seen_prefix = RefName::seen_prefix(&self.remote.name);
+        let mut seen: Vec<(RefName, Oid)> = Vec::new();
+        for prefix in prefixes {
+            let below = prefix.strip_prefix(TASKS).unwrap_or_default();
+            let rows = ledger.store.tips(&format!("{seen_prefix}{below}"))?.into_iter();
+            // What was noted and cannot be read was never seen.
+            seen.extend(rows.filter_map(|(name, tip)| Some((name.of_task_below(&seen_prefix), tip.ok()?))));
+        }
+        seen.sort();
+        let start = ledger.clock.monotonic();
+        let mut remote = self.remote.list(prefixes, stop)?;
+        let end = ledger.clock.monotonic();
+        outcome.reading = start.zip(end).map(|(start, end)| Reading { start, end });
+        let mut local: Vec<(RefName, Option<Oid>)> = Vec::new();
+        for prefix in prefixes {
+            for (name, tip) in ledger.store.tips(prefix)? {
+                let tip = match tip {
+                    Ok(tip) => Some(tip),
+                    Err(error @ StoreError::BrokenRef { .. }) => {
+                        outcome.damaged.push((name.clone(), error.into()));
+                        None
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                local.push((name, tip));
+            }
+        }
+        local.sort();
+        let mut listed = Listed { changed: BTreeMap::new(), had: BTreeMap::new() };
+        let mut missing = Vec::new();
+        let (mut there, mut here, mut noted) =
+            (remote.iter().peekable(), local.iter().peekable(), seen.iter().peekable());
+        loop {
+            let names = [there.peek().map(|row| row.0), here.peek().map(|row| &row.0), noted.peek().map(|row| &row.0)];
+            let Some(name) = names.into_iter().flatten().min() else { break };
+            let tip = there.next_if(|row| row.0 == name).map(|row| *row.1);
+            let own = here.next_if(|row| row.0 == *name).map(|row| row.1);
+            let had = noted.next_if(|row| row.0 == *name).map(|row| row.1);
+            match own {
+                // What cannot be read here was named.
+                Some(None) => continue,
+                Some(own) if own == tip && own == had => continue,
+                _ => {}
+            }
+            if name.task().is_err() {
+                outcome.strangers.push(name.clone());
+                continue;
+            }
+            if tip.is_some() && tip != had && tip != own.flatten() {
+                missing.push(name.clone());
+            }
+            listed.had.extend(had.map(|had| (name.clone(), had)));
+            listed.changed.insert(name.clone(), tip.map(RecordId));
+        }
+        for stranger in &outcome.strangers {
+            remote.remove(stranger);
+        }
+        outcome.strangers.retain(|name| !local.iter().any(|(own, _)| own == name));
+        outcome.listed = remote.len();
+        let known = if missing.len() > NAMED_MAX {
+            seen.into_iter().collect()
+        } else {
+            missing.iter().filter_map(|name| Some((name.clone(), *listed.had.get(name)?))).collect()
+        };
+        self.remote.fetch_objects(&missing, &known, prefixes, stop)?;
+        outcome.tips = remote;
+        Ok(listed)
+    }
+
     /// Where a listed task is at the remote: asked for again if something was noted of it since the listing began.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! What must never happen here: one bad task keeps the others from being synchronised; a push that was not answered for
 //! counts as done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::listed::Listed;
@@ -11,7 +11,7 @@ use super::reconcile::{Action, Rebased, reconcile};
 use super::remote::Update;
 use super::settle::{Change, Link, Settled, Trouble};
 use crate::error::{Error, Result};
-use crate::id::{Oid, PENDING, RecordId, RefName, TASKS};
+use crate::id::{Oid, PENDING, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::pause;
 use crate::protocol::lease::Reading;
@@ -207,64 +207,6 @@ impl Link {
             }
         }
         Ok(ahead)
-    }
-
-    /// Lists both sides, fetches what is new there, and returns the tasks that are not the same on both.
-    fn survey(
-        &self,
-        ledger: &Ledger<'_>,
-        prefixes: &[String],
-        stop: &dyn Fn() -> bool,
-        outcome: &mut Outcome,
-    ) -> Result<Listed> {
-        // Read before the remote is asked: what is noted meanwhile is newer than the answer.
-        let mut seen = BTreeMap::new();
-        let seen_prefix = RefName::seen_prefix(&self.remote.name);
-        for prefix in prefixes {
-            let below = prefix.strip_prefix(TASKS).unwrap_or_default();
-            for (name, tip) in ledger.store.tips(&format!("{seen_prefix}{below}"))? {
-                // What was noted and cannot be read was never seen.
-                seen.extend(tip.ok().map(|tip| (name.of_task_below(&seen_prefix), tip)));
-            }
-        }
-        let start = ledger.clock.monotonic();
-        let mut remote = self.remote.list(prefixes, stop)?;
-        let end = ledger.clock.monotonic();
-        outcome.reading = start.zip(end).map(|(start, end)| Reading { start, end });
-        outcome.strangers = remote.keys().filter(|name| name.task().is_err()).cloned().collect();
-        remote.retain(|name, _| name.task().is_ok());
-        outcome.listed = remote.len();
-        let mut local = BTreeMap::new();
-        for prefix in prefixes {
-            for (name, tip) in ledger.store.tips(prefix)? {
-                match tip {
-                    Ok(tip) => drop(local.insert(name, tip)),
-                    Err(error @ StoreError::BrokenRef { .. }) => outcome.damaged.push((name, error.into())),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        let broken: BTreeSet<_> = outcome.damaged.iter().map(|(name, _)| name.clone()).collect();
-        let names: BTreeSet<_> = local.keys().chain(remote.keys()).chain(seen.keys()).cloned().collect();
-        let changed: BTreeMap<_, _> = names
-            .into_iter()
-            .filter(|name| !broken.contains(name))
-            .filter(|name| !(remote.get(name) == local.get(name) && remote.get(name) == seen.get(name)))
-            .map(|name| (name.clone(), remote.get(&name).copied().map(RecordId)))
-            .collect();
-        let had = seen.clone();
-        let missing: Vec<_> = changed
-            .iter()
-            .filter_map(|(name, tip)| Some((name, (*tip)?.0)))
-            .filter(|(name, tip)| seen.get(name) != Some(tip) && local.get(name) != Some(tip))
-            .map(|(name, _)| name.clone())
-            .collect();
-        if missing.len() <= super::remote::NAMED_MAX {
-            seen.retain(|name, _| missing.contains(name));
-        }
-        self.remote.fetch_objects(&missing, &seen, prefixes, stop)?;
-        outcome.tips = remote;
-        Ok(Listed { changed, had })
     }
 
     /// Settles the fate of records whose writer is gone. They were on their way to the authority, and to nobody else.
