@@ -143,8 +143,8 @@ pub enum Error {
         /// Where it is.
         tip: RecordId,
     },
-    /// The branch of a delivery is not where it may be moved from. Nothing was recorded.
-    #[error("{place}: the branch {branch} was not moved and nothing was recorded: {why}")]
+    /// The branch of a delivery is not where it may be moved from. This command recorded nothing.
+    #[error("{place}: the branch {branch} was not moved, and this command recorded nothing: {why}")]
     DeliveryRefused {
         /// The task.
         place: Place,

@@ -41,7 +41,11 @@ impl Args {
         let found = self.task.find(session, &ledger)?;
         let state = match ledger.reach {
             // What has not reached the authority renews nothing.
-            Reach::Through(authority) => authority.read(&ledger, &found.name)?.unwrap_or(found.state),
+            Reach::Through(authority) => authority.read(&ledger, &found.name)?.ok_or_else(|| Error::UnknownTask {
+                asked: place(&found.state).to_string(),
+                because: "the authority has no such task, and a provisional claim gives no fence".to_owned(),
+                candidates: Vec::new(),
+            })?,
             Reach::Provisional => {
                 return Err(Error::Usage("a provisional claim gives no fence: ask without --offline".to_owned()));
             }

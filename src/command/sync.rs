@@ -6,7 +6,7 @@ use super::queue_prefixes;
 use crate::config::remote_name;
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
-use crate::id::{Queue, RefName};
+use crate::id::{Queue, RefName, shown};
 use crate::session::Session;
 use crate::sync::reconcile::Rebased;
 use crate::sync::run::Outcome;
@@ -158,8 +158,11 @@ fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
     for name in &outcome.unknown {
         lines.push(format!("{} was sent, but the answer was lost: sync again", place(name)));
     }
-    for name in &outcome.strangers {
-        lines.push(format!("{name} at {remote} is no task's ref: left there"));
+    for name in outcome.strangers.iter().take(NAMED) {
+        lines.push(format!("{} at {remote} is no task's ref: left there", shown(name.as_str())));
+    }
+    if outcome.strangers.len() > NAMED {
+        lines.push(format!("and {} more refs that are no tasks'", outcome.strangers.len() - NAMED));
     }
     let taken: usize = outcome.taken.iter().map(|(_, records)| records).sum();
     lines.push(format!(

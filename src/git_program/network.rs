@@ -23,6 +23,9 @@ use crate::id::{Oid, RefName};
 /// How long a git that was told to end may take before it is killed.
 const ENDING_MAX: Duration = Duration::from_secs(2);
 
+/// How much of what git complains of is kept, in bytes.
+const COMPLAINT_MAX: u64 = 1 << 16;
+
 /// What of the environment reaches a git on an errand, of all that begins with `GIT_`: how to connect, which files
 /// configure it, and what it is to trace.
 const KEPT: [&str; 12] = [
@@ -185,7 +188,11 @@ impl Courier {
         let trace = self.dir.join("trace");
         let ended = self.run_traced(args, "", bounds, Some(&trace))?;
         // Without a trace nothing is known, so it counts as sent.
-        let has_sent = fs::read(&trace).map_or(true, |trace| trace.windows(14).any(|part| part == b"\"pack-objects\""));
+        let trace = fs::read(&trace).unwrap_or_default();
+        let has = |words: &[u8]| trace.windows(words.len()).any(|part| part == words);
+        // A trace that does not tell of the end, though git came to it, is not whole.
+        let is_whole = ended.was_cut_off || has(b"\"event\":\"exit\"");
+        let has_sent = trace.is_empty() || !is_whole || has(b"\"pack-objects\"");
         Ok((ended, has_sent))
     }
 
@@ -206,7 +213,7 @@ impl Courier {
             text
         });
         let (tell_stderr, stderr_said) = mpsc::channel();
-        std::thread::spawn(move || tell_stderr.send(read_all(stderr.as_mut())));
+        std::thread::spawn(move || tell_stderr.send(read_beginning(stderr.as_mut())));
         let mut told_at: Option<Instant> = None;
         let group = Pid::from_child(&child);
         // git's own end closes its stdout. An ssh that it leaves behind for the next connection keeps stderr open.
@@ -276,6 +283,14 @@ impl Drop for Courier {
         // What stays is swept with other leftovers.
         let _swept_later = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// The beginning of what git complains of, which is read to its end.
+fn read_beginning(pipe: Option<&mut impl Read>) -> String {
+    let Some(pipe) = pipe else { return String::new() };
+    let text = read_all(Some(&mut pipe.by_ref().take(COMPLAINT_MAX)));
+    let _rest = std::io::copy(pipe, &mut std::io::sink());
+    text
 }
 
 fn read_all(pipe: Option<&mut impl Read>) -> String {

@@ -99,7 +99,7 @@ impl Link {
         for stranger in &outcome.strangers {
             remote.remove(stranger);
         }
-        outcome.strangers.retain(|name| !local.iter().any(|(own, _)| own == name));
+        outcome.strangers.retain(|name| local.binary_search_by(|(own, _)| own.cmp(name)).is_err());
         outcome.listed = remote.len();
         let known = if missing.len() > NAMED_MAX {
             seen.into_iter().collect()

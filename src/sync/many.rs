@@ -75,13 +75,19 @@ impl Link {
     /// Failures of the system.
     pub(super) fn note_many(&self, ledger: &Ledger<'_>, tips: &[(RefName, RecordId)]) -> Result<()> {
         if tips.len() < MANY {
-            return tips.iter().try_for_each(|(name, tip)| self.note(ledger, &name.seen_at(&self.remote.name), *tip));
+            return tips.iter().try_for_each(|(name, tip)| self.note_seen(ledger, name, *tip));
         }
         let mut moves = Vec::with_capacity(tips.len());
         for (name, tip) in tips {
             let seen = name.seen_at(&self.remote.name);
             let before = ledger.store.tip(&seen)?;
-            moves.push((seen, before, tip.0));
+            let is_newer = match before {
+                Some(before) => ledger.leads_to(name, *tip, RecordId(before))?,
+                None => true,
+            };
+            if is_newer {
+                moves.push((seen, before, tip.0));
+            }
         }
         // Another process that notes something newer at the same time is right.
         self.move_many(ledger, &moves).map(drop)

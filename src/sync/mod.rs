@@ -2,8 +2,9 @@
 //!
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
 //! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
-//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it. [`run`]: all tasks at
-//!   once, as they were `listed`, taken by the `many` where they can be, and `pushing` what is ahead.
+//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it; `repeated`: the same
+//!   command again.
+//! - [`run`]: all tasks at once, as they were `listed`; `many`: taking thousands over; `pushing`: what is ahead.
 //! - [`delivery`]: a branch that moves with a record. [`lost`]: what lost. [`repair`]: ways out.
 //!
 //! Architecture invariant: nothing is force-pushed. A push names the value that it expects, and what it puts there
@@ -17,6 +18,7 @@ mod pushing;
 pub mod reconcile;
 pub mod remote;
 pub mod repair;
+mod repeated;
 pub mod report;
 pub mod run;
 mod sending;

@@ -30,6 +30,10 @@ impl Link {
             let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?;
             let tip = ledger.store.tip(name)?;
             let (Some(seen), Some(tip)) = (seen, tip) else { continue };
+            // What is on its way there comes first.
+            if ledger.store.tip(&name.pending())?.is_some() {
+                continue;
+            }
             let fork = ledger.fork(name, RecordId(seen), RecordId(tip))?;
             if fork.base == Some(RecordId(seen)) && !fork.theirs.is_empty() {
                 updates.push(Update { name: name.clone(), expected: Some(seen), new: tip });

@@ -73,6 +73,7 @@ pub struct Remote {
     pub name: String,
     prefix: String,
     couriers: Couriers,
+    configured: Duration,
     time: Cell<Duration>,
     /// How many connections were made.
     connections: Cell<u64>,
@@ -92,7 +93,7 @@ impl Remote {
     /// A remote; nothing is asked of it yet.
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
-        Remote { name, prefix, couriers, time: Cell::new(time), connections: Cell::new(0) }
+        Remote { name, prefix, couriers, configured: time, time: Cell::new(time), connections: Cell::new(0) }
     }
 
     /// How many connections were made so far.
@@ -107,7 +108,7 @@ impl Remote {
 
     /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
     pub fn hurry(&self, most: Duration) {
-        self.time.set(self.time.get().min(most));
+        self.time.set(self.configured.min(most));
     }
 
     /// A task's ref as the remote calls it.

@@ -71,7 +71,7 @@ impl Link {
             let update = Update { name: name.clone(), expected: there, new };
             match self.push_alone(update)? {
                 Ok(()) => {
-                    self.note(ledger, &name.seen_at(&self.remote.name), RecordId(new))?;
+                    self.note_seen(ledger, &name, RecordId(new))?;
                     self.settle(ledger, &name, Some(RecordId(new)))?;
                     done.pushed.push((name, RecordId(new)));
                 }
@@ -91,6 +91,11 @@ impl Link {
         let had = ledger.store.tip(&name.seen_at(&self.remote.name))?.map(RecordId);
         let fault = match self.standing(ledger, name, Some(tip))? {
             Err(fault) => fault.to_string(),
+            Ok(standing) if !standing.still_has && standing.theirs.is_empty() => {
+                let why =
+                    format!("{name} fell back at {}: `pm repair --push-back` is the way out of that", self.remote.name);
+                return Err(Error::Usage(why));
+            }
             Ok(standing) if !standing.still_has => "its chain was replaced by another one".to_owned(),
             Ok(standing) => match judge(name, standing.base.clone(), &standing.theirs) {
                 Err(fault) if !standing.theirs.is_empty() => fault.to_string(),
@@ -116,7 +121,9 @@ impl Link {
         name: &RefName,
         rewind: &Rewind,
     ) -> Result<std::result::Result<(), String>> {
-        self.note(ledger, &name.refused_at(&self.remote.name), rewind.tip)?;
+        // Kept for good: what stands below the fault may have been acknowledged to somebody.
+        let entry = rewound(ledger, rewind);
+        lost::keep_tip(ledger, &self.state_dir, name, rewind.tip, &self.remote.name, rewind.to, vec![entry])?;
         let done = match rewind.to {
             Some(to) => {
                 let update = Update { name: name.clone(), expected: Some(rewind.tip.0), new: to.0 };
@@ -170,7 +177,7 @@ impl Link {
         if ledger.move_ref(name, Some(local), remote)? != Swap::Done {
             return Err(Error::TipMoved { name: name.clone(), tip: local });
         }
-        self.note(ledger, &name.seen_at(&self.remote.name), remote)?;
+        self.note_seen(ledger, name, remote)?;
         let dependents = ledger.scan(TASKS)?.tasks.into_iter();
         let dependents = dependents.filter(|(_, state)| state.task.depends_on.contains(&ours.id));
         Ok((planned, dependents.map(|(name, _)| name).collect()))
@@ -233,6 +240,17 @@ fn valid_until(name: &RefName, rows: &[Row]) -> usize {
     if judge(name, None, &rows[..good]).is_ok() { good } else { 0 }
 }
 
+/// The account of a tip that an operator took away.
+fn rewound(ledger: &Ledger<'_>, rewind: &Rewind) -> Entry {
+    Entry {
+        record: rewind.tip.to_string(),
+        what: "tip".to_owned(),
+        agent: ledger.agent.to_string(),
+        kept_as: None,
+        why: Some(format!("an operator rewound the task: {}", rewind.fault)),
+    }
+}
+
 /// What a rewind of one task in this repository would do; `None` where nothing is wrong with it.
 ///
 /// # Errors
@@ -256,14 +274,7 @@ pub fn plan_rewind_here(ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Re
 /// Failures of the system.
 pub fn rewind_here(ledger: &Ledger<'_>, state_dir: &Path, name: &RefName, rewind: &Rewind) -> Result<bool> {
     let Some(to) = rewind.to else { return Ok(false) };
-    let why = Some(format!("an operator rewound the task: {}", rewind.fault));
-    let entry = Entry {
-        record: rewind.tip.to_string(),
-        what: "tip".to_owned(),
-        agent: ledger.agent.to_string(),
-        kept_as: None,
-        why,
-    };
+    let entry = rewound(ledger, rewind);
     lost::keep_tip(ledger, state_dir, name, rewind.tip, "this repository", Some(to), vec![entry])?;
     Ok(ledger.move_ref(name, Some(rewind.tip), to)? == Swap::Done)
 }

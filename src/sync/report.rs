@@ -61,9 +61,14 @@ fn refused(summary: &str) -> Verdict {
             | "remote ref updated since checkout",
         ) => Verdict::Moved,
         ("[remote rejected]", reason) if is_race(reason) => Verdict::Moved,
-        (_, "") => Verdict::Declined(kind.to_owned()),
-        (_, reason) => Verdict::Declined(reason.to_owned()),
+        (_, "") => Verdict::Declined(harmless(kind)),
+        (_, reason) => Verdict::Declined(harmless(reason)),
     }
+}
+
+/// What the other side said, without what could harm a terminal, and not too long.
+fn harmless(said: &str) -> String {
+    said.chars().take(300).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// What servers say when two pushes meet at one ref.

@@ -196,6 +196,8 @@ impl Link {
             }
             match settled {
                 Settled::Level => {}
+                // What is on its way there comes first.
+                Settled::Ahead if self.is_authority && ledger.store.tip(&name.pending())?.is_some() => {}
                 Settled::Ahead => {
                     let new = ledger.store.tip(&name)?;
                     ahead.extend(new.map(|new| Update { name, expected: remote.map(|tip| tip.0), new }));

@@ -27,6 +27,9 @@ use crate::store::{Mode, StoreError, Swap};
 /// How often a record whose answer was lost is asked for, and sent again, within one command.
 pub(super) const ASKS_MAX: u32 = 3;
 
+/// For so many seconds something that was sent may still be carried out, though its sender is gone.
+const UNDER_WAY_MAX_S: i64 = 600;
+
 /// What became of a record that was sent.
 pub(super) enum Fate {
     /// The authority has it.
@@ -87,7 +90,10 @@ impl Link {
         let delivery = self.noted_delivery(ledger, name)?;
         // What it was sent for was noted as seen before.
         let expected = ledger.store.tip(&name.seen_at(&self.remote.name))?.map(RecordId);
-        match self.find_out(ledger, name, expected, sent, delivery.as_ref())? {
+        // What was sent long ago is not under way any more.
+        let age_s = ledger.clock.wall_seconds().saturating_sub(ledger.record(name, sent)?.at);
+        let no = (age_s > UNDER_WAY_MAX_S).then_some(Fate::Beaten);
+        match self.find_out(ledger, name, expected, sent, delivery.as_ref(), no)? {
             Fate::Accepted => Ok(true),
             Fate::Beaten | Fate::Declined(_) | Fate::Branch(_) => {
                 self.keep_beaten(ledger, name, remote, sent)?;
@@ -128,9 +134,10 @@ impl Link {
         }
         let fate = match self.push_one(name, expected, new, delivery)? {
             Ok(Fate::Accepted) => Fate::Accepted,
+            Ok(Fate::Unknown(_)) => self.find_out(ledger, name, expected, new, delivery, None)?,
             // Not even a no is believed: over HTTP a push whose answer was lost is sent again behind our back, and it is
             // the second one that is refused.
-            Ok(_) => self.find_out(ledger, name, expected, new, delivery)?,
+            Ok(no) => self.find_out(ledger, name, expected, new, delivery, Some(no))?,
             Err(why) => {
                 ledger.drop_ref(&name.pending(), new).map(drop)?;
                 return Err(Error::Unreachable { remote: self.remote.name.clone(), why });
@@ -155,7 +162,7 @@ impl Link {
     }
 
     /// What a pending record delivers.
-    fn noted_delivery(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Delivery>> {
+    pub(super) fn noted_delivery(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Delivery>> {
         let prefix = name.pending_branches();
         let noted = ledger.store.tips(&prefix)?.into_iter().next();
         let delivery = |(noted, commit): crate::store::RefRow| -> Result<Delivery> {
@@ -195,7 +202,8 @@ impl Link {
     }
 
     /// Asks whether the authority has a record that was sent, and sends that same record again where it does not and still
-    /// could take it.
+    /// could take it. `no` is what was answered to all that was sent of it so far; without it, something that was sent may
+    /// still be carried out, and then no later no is the last word.
     fn find_out(
         &self,
         ledger: &Ledger<'_>,
@@ -203,7 +211,9 @@ impl Link {
         expected: Option<RecordId>,
         sent: RecordId,
         delivery: Option<&Delivery>,
+        mut no: Option<Fate>,
     ) -> Result<Fate> {
+        let mut is_sure = no.is_some();
         let mut why = String::new();
         for attempt in 0..ASKS_MAX {
             let remote = match self.fetch(ledger, std::slice::from_ref(name)) {
@@ -228,10 +238,17 @@ impl Link {
             if remote != expected || !stands_on_it {
                 return Ok(Fate::Beaten);
             }
+            match no.take() {
+                Some(Fate::Beaten) | None => {}
+                Some(no) => return Ok(no),
+            }
             match self.push_one(name, expected, sent, delivery)? {
-                Ok(Fate::Unknown(now)) | Err(now) => why = now,
+                Ok(Fate::Accepted) => return Ok(Fate::Accepted),
+                Ok(Fate::Unknown(now)) => (is_sure, why) = (false, now),
+                Err(now) => why = now,
                 Ok(Fate::Beaten) => why = "others kept moving the task there".to_owned(),
-                Ok(fate) => return Ok(fate),
+                Ok(fate) if is_sure => no = Some(fate),
+                Ok(Fate::Declined(now) | Fate::Branch(now)) => why = now,
             }
             pause(attempt);
         }
@@ -248,7 +265,7 @@ impl Link {
         to: RecordId,
     ) -> Result<()> {
         match ledger.move_ref(name, from, to)? {
-            Swap::Done => self.note(ledger, &name.seen_at(&self.remote.name), to)?,
+            Swap::Done => self.note_seen(ledger, name, to)?,
             Swap::HeadMoved { .. } => drop(self.settle(ledger, name, Some(to))?),
         }
         ledger.drop_ref(&name.pending(), to).map(drop)

@@ -184,7 +184,7 @@ impl Link {
             };
             if let Some(done) = done {
                 if let Some(remote) = remote {
-                    self.note(ledger, &name.seen_at(&self.remote.name), remote)?;
+                    self.note_seen(ledger, name, remote)?;
                 }
                 return Ok(done);
             }
@@ -228,7 +228,22 @@ impl Link {
         Ok((Settled::Trouble(trouble), Change::None))
     }
 
-    /// Moves a ref that only says what was seen. Another process that notes something newer at the same time is right.
+    /// Notes where a task was seen, and believed, at the remote: only forwards. Another process that notes something newer
+    /// at the same time is right.
+    pub(super) fn note_seen(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
+        let seen = name.seen_at(&self.remote.name);
+        let before = ledger.store.tip(&seen)?.map(RecordId);
+        let is_newer = match before {
+            Some(before) => before != tip && ledger.leads_to(name, tip, before)?,
+            None => true,
+        };
+        if is_newer {
+            let _newer = ledger.move_ref(&seen, before, tip)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a tip of a remote's for inspection.
     pub(super) fn note(&self, ledger: &Ledger<'_>, note: &RefName, tip: RecordId) -> Result<()> {
         let before = ledger.store.tip(note)?.map(RecordId);
         if before != Some(tip) {

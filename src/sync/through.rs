@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::remote::{Delivery, Pushed, Update};
+use super::repeated::{Resolved, same_creation};
 use super::report::Verdict;
 use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Link, Settled};
@@ -19,20 +20,11 @@ use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::decide::Intent;
-use crate::protocol::record::{Content, Phase, Record, Task};
+use crate::protocol::record::{Phase, Task};
 use crate::protocol::state::TaskState;
 
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
 const ATTEMPTS_MAX: u32 = 12;
-
-/// For so many seconds a heartbeat whose answer was lost is what the next one asks for.
-const REPEATED_FOR_S: i64 = 5;
-
-/// A record of an earlier command whose answer was lost, now that its fate is known.
-struct Resolved {
-    tip: RecordId,
-    accepted: bool,
-}
 
 /// What the authority has of a task, and what was found on the way.
 struct Level {
@@ -59,6 +51,7 @@ impl Authority for Link {
         };
         let mut state = first.clone();
         let mut guess = self.guess(ledger, &name, &intent)?;
+        let mut has_read = false;
         for attempt in 0..ATTEMPTS_MAX {
             let is_guess = guess.is_some();
             let level = match guess.take() {
@@ -73,16 +66,24 @@ impl Authority for Link {
                     found: format!("it is another task, {}", state.id),
                 });
             }
-            if let Some(appended) = self.repeated(ledger, &name, level.resolved, &intent, &state)? {
-                return Ok(appended);
+            if let Some((appended, delivered)) = self.repeated(ledger, &name, level.resolved, &intent, &state)? {
+                return match delivery {
+                    Some(wanted) if delivered.as_ref() != Some(wanted) => {
+                        let why = "the task was closed by an earlier call whose answer was lost, and that did not deliver this; push the branch by itself".to_owned();
+                        Err(Error::DeliveryRefused { place: place(&state), branch: wanted.branch.clone(), why })
+                    }
+                    _ => Ok(appended),
+                };
             }
             // What has not reached the authority renews nothing.
-            if attempt > 0
+            if has_read
                 && level.remote == Some(state.tip)
                 && let Some(appended) = ledger.coalesce(&name, &intent, &state)?
             {
                 return Ok(appended);
             }
+            // Only what got in after that is newer than this command.
+            has_read = !is_guess;
             let was_free = was_new && state.tip != first.tip;
             let drafts = match ledger.decide(&state, &mut intent, was_free) {
                 Ok(decided) => decided.drafts,
@@ -109,7 +110,7 @@ impl Authority for Link {
         let _turn = self.turn(&name)?;
         let level = self.level(ledger, &name, &[])?;
         if let Some(state) = ledger.state(&name)? {
-            if let Some(Resolved { tip, accepted: true }) = level.resolved
+            if let Some(Resolved { tip, accepted: true, .. }) = level.resolved
                 && let Some(appended) = same_creation(ledger, &name, &state, tip, &task, body.as_deref())?
             {
                 return Ok(appended);
@@ -132,6 +133,7 @@ impl Authority for Link {
     }
 
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>> {
+        let _turn = self.turn(name)?;
         let level = self.level(ledger, name, &[])?;
         level.remote.map(|remote| ledger.state_at(name, remote)).transpose()
     }
@@ -169,10 +171,16 @@ impl Authority for Link {
             refs.iter().map(|(name, new)| Update { name: name.clone(), expected: None, new: *new }).collect();
         let names: Vec<_> = refs.iter().map(|(name, _)| name.clone()).collect();
         let mut why = String::new();
+        let mut may_be_there = false;
         for attempt in 0..ASKS_MAX {
             let tasks = match self.remote.push(&updates, None, true, &|| false)? {
-                Pushed::NotSent { why } => {
+                Pushed::NotSent { why } if !may_be_there => {
                     return Err(Error::Unreachable { remote: self.remote.name.clone(), why });
+                }
+                Pushed::NotSent { why: now } => {
+                    why = now;
+                    pause(attempt);
+                    continue;
                 }
                 Pushed::Answered { tasks, said, .. } => {
                     why = said;
@@ -182,6 +190,7 @@ impl Authority for Link {
             if tasks.values().all(|verdict| *verdict == Verdict::Accepted) {
                 return Ok(true);
             }
+            may_be_there |= tasks.values().any(|verdict| *verdict == Verdict::Unknown);
             let declined = tasks.values().find_map(|verdict| match verdict {
                 Verdict::Declined(why) => Some(why.clone()),
                 _ => None,
@@ -198,7 +207,7 @@ impl Authority for Link {
             if there == Some(refs[0].1) {
                 return Ok(true);
             }
-            if let Some(declined) = declined {
+            if let Some(declined) = declined.filter(|_| !may_be_there) {
                 let why = format!("it refused the tasks: {declined}: {why}");
                 return Err(Error::Unreachable { remote: self.remote.name.clone(), why });
             }
@@ -254,8 +263,11 @@ impl Link {
             // A task that vanished at the authority, or fell back, is not brought back by what was on its way there.
             Some(sent) if self.still_has(ledger, name, tips.get(name).copied())? => {
                 let remote = tips.get(name).copied().map(RecordId);
+                let delivery = self.noted_delivery(ledger, name)?;
                 let accepted = self.resolve(ledger, name, remote, sent)?;
-                (Some(Resolved { tip: sent, accepted }), self.fetch(ledger, &names)?)
+                let tips =
+                    self.fetch(ledger, &names).map_err(|error| self.still_unknown(ledger, name, pending, error))?;
+                (Some(Resolved { tip: sent, accepted, delivery }), tips)
             }
             _ => (None, tips),
         };
@@ -320,59 +332,4 @@ impl Link {
     pub(super) fn finish_pending(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<RecordId>> {
         Ok(self.level(ledger, name, &[])?.remote)
     }
-
-    /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
-    fn repeated(
-        &self,
-        ledger: &Ledger<'_>,
-        name: &RefName,
-        resolved: Option<Resolved>,
-        intent: &Intent,
-        state: &TaskState,
-    ) -> Result<Option<Appended>> {
-        let Some(Resolved { tip, accepted: true }) = resolved else { return Ok(None) };
-        let record = ledger.record(name, tip)?;
-        let Some(below) = record.parent else { return Ok(None) };
-        if !asks_for(ledger, &ledger.state_at(name, below)?, intent, &record) {
-            return Ok(None);
-        }
-        let is_claim = matches!(intent, Intent::Claim { .. });
-        // One that is asked for again much later is to renew the claim now.
-        let age = ledger.clock.wall_seconds().saturating_sub(record.at);
-        if matches!(intent, Intent::Heartbeat { .. }) && !(0..=REPEATED_FOR_S).contains(&age) {
-            return Ok(None);
-        }
-        if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
-            return Ok(None);
-        }
-        Ok(Some(ledger.appended(state.clone(), vec![(tip, record)])))
-    }
-}
-
-/// Whether an intent, decided on what lies below a record, would have made that record.
-fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
-    let Ok(decided) = ledger.decide(below, &mut intent.clone(), false) else { return false };
-    match &decided.drafts[..] {
-        [draft] => draft.agent == record.agent && draft.content == record.content && draft.body == record.body,
-        _ => false,
-    }
-}
-
-/// The creation of an earlier command whose answer was lost, if it is the one that is asked for now.
-fn same_creation(
-    ledger: &Ledger<'_>,
-    name: &RefName,
-    state: &TaskState,
-    tip: RecordId,
-    task: &Task,
-    body: Option<&str>,
-) -> Result<Option<Appended>> {
-    let first = ledger.record(name, state.id.record())?;
-    let Content::Task(planned) = &first.content else { return Ok(None) };
-    let same = Task { created: planned.created, ..task.clone() } == **planned;
-    if !same || first.body.as_deref() != body || first.agent != *ledger.agent {
-        return Ok(None);
-    }
-    let status = ledger.record(name, tip)?;
-    Ok(Some(ledger.appended(state.clone(), vec![(state.id.record(), first), (tip, status)])))
 }

@@ -91,6 +91,10 @@ impl Pulse {
             turns.push(turn);
             let progress = progress.filter(|_| id == claim).map(str::to_owned);
             let Some(state) = ledger.state(&name)? else { continue };
+            // Its holder has something else to find out first.
+            if ledger.store.tip(&name.pending())?.is_some() {
+                continue;
+            }
             let intent = Intent::Heartbeat { claim: Some(id), progress };
             // One that is refused is told to its own holder.
             if ledger.append(Found { name: name.clone(), state }, intent).is_ok() {

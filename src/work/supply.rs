@@ -127,7 +127,7 @@ impl Supply {
                 shelf.claiming += 1;
                 drop(shelf);
                 let mut claiming = Claiming { supply: self, task: state.id, has_claimed: false };
-                if let Some(taken) = self.claim(session, name, state, tell)? {
+                if let Some(taken) = self.claim(session, name, state, stop, tell)? {
                     claiming.has_claimed = true;
                     return Ok(Some(taken));
                 }
@@ -161,7 +161,14 @@ impl Supply {
     }
 
     /// Claims a candidate; `None` if somebody else was faster, or holds its lock.
-    fn claim(&self, session: &Session, name: RefName, state: TaskState, tell: &Teller) -> Result<Option<Taken>> {
+    fn claim(
+        &self,
+        session: &Session,
+        name: RefName,
+        state: TaskState,
+        stop: &Stop,
+        tell: &Teller,
+    ) -> Result<Option<Taken>> {
         let wanted = self.terms.ttl.or(state.task.ttl).unwrap_or(session.config.ttl);
         let ttl = Ttl::from_ms(wanted.ms().max(TTL_MIN_MS)).unwrap_or(wanted);
         let (task, sent_ms) = (state.id, since_boot_ms());
@@ -170,8 +177,11 @@ impl Supply {
             || ledger.append(Found { name: name.clone(), state: state.clone() }, Intent::Claim { ttl: Some(ttl) });
         let mut claimed = claim();
         // The same call again tells whether a claim got in whose answer was lost: it sends no second one.
-        while matches!(claimed, Err(Error::AnswerLost { .. })) && since_boot_ms() < sent_ms + ttl.ms() / 3 {
-            std::thread::sleep(PAUSE_MAX);
+        while matches!(claimed, Err(Error::AnswerLost { .. }))
+            && since_boot_ms() < sent_ms + ttl.ms() / 3
+            && stop.wish() == Wish::None
+        {
+            stop.wait(PAUSE_MAX, Wish::None);
             claimed = claim();
         }
         match claimed {

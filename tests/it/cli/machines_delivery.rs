@@ -113,6 +113,26 @@ fn a_delivery_that_was_cut_off_is_delivered_whole_by_the_same_command_again() {
 }
 
 #[test]
+fn a_record_that_was_sent_without_a_branch_is_no_answer_for_one_with_it() {
+    let (hub, a, _) = world();
+    commit(&a, "work");
+    let before = main_at(&hub);
+    killed_on_its_way(&hub, &a, &["finished", "--task", "t"]);
+    a.pm(&FINISH).fails(23).says("did not deliver");
+    assert_eq!((main_at(&hub), a.phase("t").as_str()), (before, "done"));
+}
+
+#[test]
+fn a_claim_that_never_reached_the_hub_gives_no_fence() {
+    let (_hub, a, _) = world();
+    a.pm(&["plan", "--title", "P", "--slug", "p", "--offline"]).ok();
+    let claim = a.pm(&["executing", "--task", "p", "--offline", "--json"]).json();
+    assert_eq!((&claim["provisional"], &claim["fence"]), (&true.into(), &serde_json::Value::Null));
+    a.pm(&["fence", "--task", "p", "--claim", &text(&claim["sha"])]).fails(17).says("provisional");
+    a.pm(&["fence", "--task", "p", "--claim", &text(&claim["sha"]), "--offline"]).fails(2);
+}
+
+#[test]
 fn a_sync_that_finishes_a_delivery_delivers_the_branch_with_it() {
     let (hub, a, _) = world();
     let work = commit(&a, "work");

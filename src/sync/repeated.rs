@@ -1,0 +1,86 @@
+//! The same command again, after its answer was lost: what it asks for may be recorded already.
+//!
+//! What must never happen here: a record answers for a command that asks for something else.
+
+use super::remote::Delivery;
+use super::settle::Link;
+use crate::error::Result;
+use crate::id::{RecordId, RefName};
+use crate::ledger::Ledger;
+use crate::ledger::append::Appended;
+use crate::protocol::decide::Intent;
+use crate::protocol::lease::DEFAULT_TTL_MS;
+use crate::protocol::record::{Content, Record, Task, Ttl};
+use crate::protocol::state::TaskState;
+
+/// A claim or heartbeat whose answer was lost is what the same command asks for again while it is not older than this
+/// part of the lease.
+const FRESH_PART: u64 = 10;
+
+/// A record of an earlier command whose answer was lost, now that its fate is known.
+pub(super) struct Resolved {
+    pub tip: RecordId,
+    pub accepted: bool,
+    /// The branch that was delivered with it.
+    pub delivery: Option<Delivery>,
+}
+
+impl Link {
+    /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
+    pub(super) fn repeated(
+        &self,
+        ledger: &Ledger<'_>,
+        name: &RefName,
+        resolved: Option<Resolved>,
+        intent: &Intent,
+        state: &TaskState,
+    ) -> Result<Option<(Appended, Option<Delivery>)>> {
+        let Some(Resolved { tip, accepted: true, delivery }) = resolved else { return Ok(None) };
+        let record = ledger.record(name, tip)?;
+        let Some(below) = record.parent else { return Ok(None) };
+        if !asks_for(ledger, &ledger.state_at(name, below)?, intent, &record) {
+            return Ok(None);
+        }
+        let is_claim = matches!(intent, Intent::Claim { .. });
+        // What begins or renews a lease did so when it was recorded: long ago, it is no answer for whoever asks now.
+        let begins_a_lease = matches!(intent, Intent::Heartbeat { .. } | Intent::Claim { .. });
+        let age_s = ledger.clock.wall_seconds().saturating_sub(record.at);
+        let ttl_ms = state.claim().and_then(|claim| claim.ttl).map_or(DEFAULT_TTL_MS, Ttl::ms);
+        let is_fresh = u64::try_from(age_s).is_ok_and(|age_s| age_s.saturating_mul(1000 * FRESH_PART) <= ttl_ms);
+        if begins_a_lease && !is_fresh {
+            return Ok(None);
+        }
+        if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
+            return Ok(None);
+        }
+        Ok(Some((ledger.appended(state.clone(), vec![(tip, record)]), delivery)))
+    }
+}
+
+/// Whether an intent, decided on what lies below a record, would have made that record.
+fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
+    let Ok(decided) = ledger.decide(below, &mut intent.clone(), false) else { return false };
+    match &decided.drafts[..] {
+        [draft] => draft.agent == record.agent && draft.content == record.content && draft.body == record.body,
+        _ => false,
+    }
+}
+
+/// The creation of an earlier command whose answer was lost, if it is the one that is asked for now.
+pub(super) fn same_creation(
+    ledger: &Ledger<'_>,
+    name: &RefName,
+    state: &TaskState,
+    tip: RecordId,
+    task: &Task,
+    body: Option<&str>,
+) -> Result<Option<Appended>> {
+    let first = ledger.record(name, state.id.record())?;
+    let Content::Task(planned) = &first.content else { return Ok(None) };
+    let same = Task { created: planned.created, ..task.clone() } == **planned;
+    if !same || first.body.as_deref() != body || first.agent != *ledger.agent {
+        return Ok(None);
+    }
+    let status = ledger.record(name, tip)?;
+    Ok(Some(ledger.appended(state.clone(), vec![(state.id.record(), first), (tip, status)])))
+}
