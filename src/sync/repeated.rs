@@ -4,7 +4,7 @@
 
 use super::remote::Delivery;
 use super::settle::Link;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
@@ -13,7 +13,7 @@ use crate::protocol::lease::DEFAULT_TTL_MS;
 use crate::protocol::record::{Content, Record, Task, Ttl};
 use crate::protocol::state::TaskState;
 
-/// A claim or heartbeat whose answer was lost is what the same command asks for again while it is not older than this
+/// A claim whose answer was lost is what the same command asks for again while it is not older than this
 /// part of the lease.
 const FRESH_PART: u64 = 10;
 
@@ -26,6 +26,29 @@ pub(super) struct Resolved {
 }
 
 impl Link {
+    /// What is said where the fate of an earlier record is not known: of the command that recorded it, that it is not known;
+    /// of any other, that it recorded nothing.
+    pub(super) fn still_open(
+        &self,
+        ledger: &Ledger<'_>,
+        name: &RefName,
+        error: Error,
+        asks: impl FnOnce(&TaskState, &Record) -> bool,
+    ) -> Error {
+        let Error::AnswerLost { place, record, remote, why } = error else { return error };
+        let sent = ledger.record(name, record).ok();
+        let below = sent.as_ref().and_then(|sent| ledger.state_at(name, sent.parent?).ok());
+        match (sent, below) {
+            (Some(sent), Some(below)) if asks(&below, &sent) => Error::AnswerLost { place, record, remote, why },
+            _ => Error::Unreachable {
+                remote,
+                why: format!(
+                    "{why}; an earlier record of {place}, {record}, is on its way there, and its fate is not known"
+                ),
+            },
+        }
+    }
+
     /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
     pub(super) fn repeated(
         &self,
@@ -42,12 +65,12 @@ impl Link {
             return Ok(None);
         }
         let is_claim = matches!(intent, Intent::Claim { .. });
-        // What begins or renews a lease did so when it was recorded: long ago, it is no answer for whoever asks now.
-        let begins_a_lease = matches!(intent, Intent::Heartbeat { .. } | Intent::Claim { .. });
+        // A claim begins a lease when it is recorded: long ago, it is no answer for whoever asks now, who would count the
+        // lease from now. (`owned` tells of it.) A heartbeat may be: its sender knows since when it asks.
         let age_s = ledger.clock.wall_seconds().saturating_sub(record.at);
         let ttl_ms = state.claim().and_then(|claim| claim.ttl).map_or(DEFAULT_TTL_MS, Ttl::ms);
         let is_fresh = u64::try_from(age_s).is_ok_and(|age_s| age_s.saturating_mul(1000 * FRESH_PART) <= ttl_ms);
-        if begins_a_lease && !is_fresh {
+        if is_claim && !is_fresh {
             return Ok(None);
         }
         if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
@@ -58,7 +81,7 @@ impl Link {
 }
 
 /// Whether an intent, decided on what lies below a record, would have made that record.
-fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
+pub(super) fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
     let Ok(decided) = ledger.decide(below, &mut intent.clone(), false) else { return false };
     match &decided.drafts[..] {
         [draft] => draft.agent == record.agent && draft.content == record.content && draft.body == record.body,

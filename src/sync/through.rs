@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::remote::{Delivery, Pushed, Update};
-use super::repeated::{Resolved, same_creation};
+use super::repeated::{Resolved, asks_for, same_creation};
 use super::report::Verdict;
 use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Link, Settled};
@@ -56,7 +56,9 @@ impl Authority for Link {
             let is_guess = guess.is_some();
             let level = match guess.take() {
                 Some(seen) => Level { remote: Some(seen), resolved: None },
-                None => self.level(ledger, &name, &also)?,
+                None => self.level(ledger, &name, &also).map_err(|error| {
+                    self.still_open(ledger, &name, error, |below, sent| asks_for(ledger, below, &intent, sent))
+                })?,
             };
             state = ledger.state(&name)?.ok_or_else(|| vanished(&name, state.tip))?;
             if state.id != first.id {
@@ -108,7 +110,10 @@ impl Authority for Link {
     fn create(&self, ledger: &Ledger<'_>, task: Task, body: Option<String>) -> Result<Appended> {
         let name = RefName::of_task(&task.queue, &task.slug);
         let _turn = self.turn(&name)?;
-        let level = self.level(ledger, &name, &[])?;
+        let level = self.level(ledger, &name, &[]).map_err(|error| {
+            let is_same = |planned: &Task| Task { created: planned.created, ..task.clone() } == *planned;
+            self.still_open(ledger, &name, error, |below, _| below.seq == 0 && is_same(&below.task))
+        })?;
         if let Some(state) = ledger.state(&name)? {
             if let Some(Resolved { tip, accepted: true, .. }) = level.resolved
                 && let Some(appended) = same_creation(ledger, &name, &state, tip, &task, body.as_deref())?
@@ -134,7 +139,8 @@ impl Authority for Link {
 
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>> {
         let _turn = self.turn(name)?;
-        let level = self.level(ledger, name, &[])?;
+        let level = self.level(ledger, name, &[]);
+        let level = level.map_err(|error| self.still_open(ledger, name, error, |_, _| false))?;
         level.remote.map(|remote| ledger.state_at(name, remote)).transpose()
     }
 
