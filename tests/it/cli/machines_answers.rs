@@ -286,3 +286,16 @@ fn a_hub_that_does_not_answer_is_waited_for_as_long_as_configured_and_nobody_sta
     assert_level(&far.hub, &repo, "t");
     assert_eq!(records(&repo, "t"), 3);
 }
+
+#[test]
+fn a_sweep_that_was_cut_off_is_finished_by_whatever_is_asked_of_the_task_next() {
+    let (hub, a, _) = two();
+    a.plan("t");
+    a.claim("t");
+    // Two records, of which the first is valid only below the second.
+    let record = killed_on_its_way(&hub, &a, &["reclaim", "--task", "t", "--if-tip", &a.tip("t")]);
+    a.pm(&["heartbeat", "--task", "t"]).fails(6);
+    assert_eq!((a.phase("t").as_str(), a.tip("t")), ("new", record));
+    assert_level(&hub, &a, "t");
+    a.assert_sound();
+}
