@@ -196,10 +196,10 @@ impl Poller {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))?)
     }
 
-    /// What it has of the memory now.
+    /// What it has of the memory now, of its own: pages of the program itself come and go with what else the machine does.
     fn memory_kib(&self) -> Result<u64> {
         let status = self.proc("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
