@@ -135,6 +135,14 @@ pub enum Error {
         /// What is wrong, and what to do.
         found: String,
     },
+    /// Others kept recording something of a task here while it was compared with a remote's.
+    #[error("{name} was moved here {times} times while it was compared with the remote; nothing was moved, try again")]
+    Busy {
+        /// The ref.
+        name: RefName,
+        /// How often it was looked at.
+        times: u32,
+    },
     /// An operator's order was given for another tip.
     #[error("{name} is at {tip}, not where you have seen it; nothing was moved, look again")]
     TipMoved {
@@ -207,7 +215,7 @@ impl Error {
             Error::Refused { refusal, .. } => refusal_code(refusal),
             Error::UnknownTask { .. } => ExitCode::UnknownTask,
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
-            Error::BatchRaced { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
+            Error::BatchRaced { .. } | Error::Busy { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::Damaged { .. } | Error::Distrusted { .. } => ExitCode::Damaged,
             Error::Unreachable { .. } => ExitCode::Unreachable,
@@ -276,6 +284,9 @@ impl Error {
                 map.insert("record".to_owned(), json!(record));
                 map.insert("remote".to_owned(), json!(remote));
                 map.insert("recorded".to_owned(), json!("unknown"));
+            }
+            Error::Busy { name, .. } => {
+                map.insert("ref".to_owned(), json!(name));
             }
             Error::TipMoved { name, tip } => {
                 map.insert("ref".to_owned(), json!(name));

@@ -296,6 +296,9 @@ pub const PENDING_BRANCHES: &str = "refs/pm-pending-branches/";
 /// Where the tips of record suffixes are that lost at a sync: local, kept.
 pub const LOST: &str = "refs/pm-lost/";
 
+/// What belongs to one machine: never pushed, and no place for a fetch of git's own (design, section 2).
+pub const LOCAL: [&str; 4] = [SEEN, PENDING, PENDING_BRANCHES, LOST];
+
 /// The full name of a task's ref: `refs/pm/tasks/<queue>/<slug>`, escaped where git or Windows forbid the name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RefName(String);

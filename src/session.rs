@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::git_program::network::Couriers;
+use crate::git_program::network::{Couriers, without_password};
 use crate::git_program::{FSYNC, Git};
 use crate::id::{AgentId, Queue};
 use crate::ledger::chain::cut_off;
@@ -245,7 +245,8 @@ fn check_remote(store: &GitStore, remote: &str) -> Result<()> {
     let rewritten = store.rewritten_for_pushes().iter().any(|beginning| url.starts_with(beginning.as_str()));
     if different || rewritten {
         let reason = format!(
-            "the remote '{remote}' is read and written at different URLs, so what was pushed could not be read back; give the ledger a remote of its own with one URL: `git remote add ledger {url}`, `git config pm.remote ledger`"
+            "the remote '{remote}' is read and written at different URLs, so what was pushed could not be read back; give the ledger a remote of its own with one URL: `git remote add ledger {}`, `git config pm.remote ledger`",
+            without_password(url)
         );
         return Err(Error::Store(StoreError::Unusable { reason }));
     }

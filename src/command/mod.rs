@@ -46,7 +46,7 @@ use crate::id::{Queue, RecordId};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
-use crate::ledger::resolve::{Damage, place, prefix};
+use crate::ledger::resolve::{Damage, place};
 use crate::output::{Output, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::state::TaskState;
@@ -111,14 +111,6 @@ impl TextArgs {
             (None, Some(file)) => read_text(file).map(Some),
             (None, None) => Ok(None),
         }
-    }
-}
-
-/// The prefixes of the refs of some queues; of all, where none is named.
-fn queue_prefixes(queues: &[Queue]) -> Vec<String> {
-    match queues {
-        [] => vec![prefix(None)],
-        queues => queues.iter().map(|queue| prefix(Some(queue))).collect(),
     }
 }
 

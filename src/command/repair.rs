@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use super::{queue_prefixes, sync::place};
+use super::sync::place;
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::{Queue, RecordId, RefName, Slug};
 use crate::ledger::Ledger;
+use crate::ledger::resolve::prefixes;
 use crate::session::Session;
 use crate::sync::repair::{self, Rewind};
 
@@ -80,7 +81,7 @@ impl Args {
     fn push_back(&self, session: &Session) -> Result<ExitCode> {
         let remote = session.config.remote.as_ref().ok_or_else(no_authority)?;
         let queues: Vec<_> = self.queue.iter().cloned().collect();
-        let done = session.link_to(remote)?.push_back(&session.local_writer(), &queue_prefixes(&queues))?;
+        let done = session.link_to(remote)?.push_back(&session.local_writer(), &prefixes(&queues))?;
         session.out.result(
             || {
                 let pushed: Vec<_> = done.pushed.iter().map(|(name, tip)| json!({"ref": name, "tip": tip})).collect();

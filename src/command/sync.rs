@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::queue_prefixes;
 use crate::config::remote_name;
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::{Queue, RefName, shown};
+use crate::ledger::resolve::prefixes;
 use crate::session::Session;
 use crate::sync::reconcile::Rebased;
 use crate::sync::run::Outcome;
@@ -46,7 +46,7 @@ impl Args {
             )
         })?;
         let link = session.link_to(remote)?;
-        let prefixes = queue_prefixes(&self.queue);
+        let prefixes = prefixes(&self.queue);
         let never = || false;
         let (outcome, pushed) = if self.dry_run {
             let (outcome, ahead) = link.plan(&session.ledger(), &prefixes, &never)?;

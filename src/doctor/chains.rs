@@ -3,7 +3,7 @@
 use super::{Finding, count, some_of};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
-use crate::id::{AgentId, Oid, RefName, TASKS};
+use crate::id::{AgentId, LOST, Oid, PENDING, RefName, TASKS};
 use crate::ledger::{Identity, Ledger, Reach};
 use crate::output::span;
 use crate::store::Store;
@@ -48,8 +48,8 @@ impl Chains {
         let mut chains = Chains {
             tasks: scan.tasks.len() + scan.damaged.len(),
             remote: remote.map(str::to_owned),
-            pending: store.tips("refs/pm-pending/")?.len(),
-            lost: store.tips("refs/pm-lost/")?.len(),
+            pending: store.tips(PENDING)?.len(),
+            lost: store.tips(LOST)?.len(),
             ..Chains::default()
         };
         for damage in &scan.damaged {
@@ -65,7 +65,7 @@ impl Chains {
             chains.ahead = Some((state.at - now, ledger.record(name, state.tip)?.agent.to_string()));
         }
         if let Some(remote) = remote {
-            let seen = tips(store, &format!("refs/pm-remote/{remote}/tasks/"))?;
+            let seen = tips(store, &RefName::seen_prefix(remote))?;
             let local = tips(store, TASKS)?;
             let find = |rows: &[(String, Option<Oid>)], name: &str| {
                 rows.binary_search_by(|row| row.0.as_str().cmp(name)).ok().map(|at| rows[at].1)

@@ -2,9 +2,11 @@
 
 use super::Finding;
 use super::settings::{Setting, Settings};
+use crate::id::LOCAL;
+use crate::sync::remote::PREFIX;
 
 /// What pm keeps in a repository: a fetch must not write there.
-const OURS: [&str; 4] = ["refs/pm/", "refs/pm-remote/", "refs/pm-pending/", "refs/pm-lost/"];
+const OURS: [&str; 5] = [PREFIX, LOCAL[0], LOCAL[1], LOCAL[2], LOCAL[3]];
 
 /// A refspec, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -201,15 +201,15 @@ impl Courier {
         let mut child = self.command(args, trace).spawn().map_err(failed)?;
         let started = Instant::now();
         let (tell, told) = mpsc::channel();
-        if let (Some(mut pipe), input) = (child.stdin.take(), input.to_owned()) {
+        let input = input.to_owned();
+        if let Some(mut pipe) = child.stdin.take() {
             // A git that ends early does not read it all.
             std::thread::spawn(move || pipe.write_all(input.as_bytes()));
         }
         let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-        let told_of_stdout = tell.clone();
         let out = std::thread::spawn(move || {
             let text = read_all(stdout.as_mut());
-            let _nobody_waits = told_of_stdout.send(());
+            let _nobody_waits = tell.send(());
             text
         });
         let (tell_stderr, stderr_said) = mpsc::channel();

@@ -8,7 +8,7 @@
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::id::{Oid, RecordId, RefName, TASKS, shown};
+use crate::id::{LOCAL, Oid, RecordId, RefName, TASKS, shown};
 use crate::ledger::Ledger;
 use crate::ledger::verify::ChainFault;
 use crate::protocol::codec::{self, DecodeError};
@@ -19,9 +19,6 @@ const LEDGER: &str = "refs/pm";
 
 /// Refs that `pm doctor` tries out what a host does with.
 const SCRATCH: &str = "refs/pm/doctor";
-
-/// Refs that belong to one machine (design, section 2).
-const LOCAL: [&str; 3] = ["refs/pm-pending", "refs/pm-lost", "refs/pm-remote"];
 
 /// What a push wants of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +68,8 @@ fn kind(name: &RefName) -> Kind {
         name.strip_prefix(space).is_some_and(|below| below.is_empty() || below.starts_with('/'))
     };
     let (exact, folded) = (name.as_str(), name.as_str().to_lowercase());
-    let Some(space) = [LEDGER].iter().chain(&LOCAL).find(|space| is_in(space, &folded)) else { return Kind::Foreign };
+    let spaces = LOCAL.map(|space| space.trim_end_matches('/'));
+    let Some(space) = [LEDGER].iter().chain(&spaces).find(|space| is_in(space, &folded)) else { return Kind::Foreign };
     if !is_in(space, exact) {
         return Kind::Refused(format!("where names of files fold case it would stand in the place of {folded}"));
     }
@@ -210,6 +208,8 @@ mod tests {
             ("refs/pm/later", "refused"),
             ("refs/pm-pending/q/a", "refused"),
             ("refs/pm-lost", "refused"),
+            ("refs/pm-pending-branches/q/a/refs/heads/b", "refused"),
+            ("refs/pm-pending-other/q", "foreign"),
             ("refs/PM-remote/a", "refused"),
         ] {
             assert_eq!(told(name), expected, "{name}");

@@ -134,9 +134,7 @@ impl Ledger<'_> {
         new: RecordId,
     ) -> Result<std::result::Result<TaskState, ChainFault>> {
         match self.try_judge_move(name, old, new) {
-            Err(Error::Damaged { commit, found, .. }) => {
-                Ok(Err(ChainFault { name: name.clone(), commit: Some(commit), rule: "unreadable".to_owned(), found }))
-            }
+            Err(Error::Damaged { commit, found, .. }) => Ok(Err(ChainFault::unreadable(name, Some(commit), found))),
             judged => judged,
         }
     }

@@ -219,6 +219,14 @@ pub fn prefix(queue: Option<&crate::id::Queue>) -> String {
     }
 }
 
+/// The prefixes of the refs of some queues; of all, where none is named.
+pub fn prefixes(queues: &[crate::id::Queue]) -> Vec<String> {
+    match queues {
+        [] => vec![prefix(None)],
+        queues => queues.iter().map(|queue| prefix(Some(queue))).collect(),
+    }
+}
+
 /// The place of a task.
 pub fn place(state: &TaskState) -> Place {
     Place { queue: state.task.queue.clone(), slug: state.task.slug.clone() }

@@ -20,6 +20,13 @@ pub struct ChainFault {
     pub found: String,
 }
 
+impl ChainFault {
+    /// A commit that is missing, or is no record.
+    pub fn unreadable(name: &RefName, commit: Option<RecordId>, found: String) -> ChainFault {
+        ChainFault { name: name.clone(), commit, rule: "unreadable".to_owned(), found }
+    }
+}
+
 impl std::fmt::Display for ChainFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = self.commit.map_or(String::new(), |commit| format!(" commit {commit}"));
@@ -58,12 +65,10 @@ impl Ledger<'_> {
     /// Only failures of the system; faults of the chain are findings.
     pub fn verify(&self, name: &RefName, tip: std::result::Result<Oid, StoreError>, out: &mut Findings) -> Result<()> {
         out.tasks += 1;
-        let fault =
-            |commit, rule: &str, found: String| ChainFault { name: name.clone(), commit, rule: rule.to_owned(), found };
         let tip = match tip {
             Ok(tip) => RecordId(tip),
             Err(error @ StoreError::BrokenRef { .. }) => {
-                out.faults.push(fault(None, "unreadable", error.to_string()));
+                out.faults.push(ChainFault::unreadable(name, None, error.to_string()));
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -73,7 +78,7 @@ impl Ledger<'_> {
             match row.and_then(|row| self.check_objects(name, &row).map(|()| row)) {
                 Ok(row) => chain.push(row),
                 Err(Error::Damaged { commit, found, .. }) => {
-                    out.faults.push(fault(Some(commit), "unreadable", found));
+                    out.faults.push(ChainFault::unreadable(name, Some(commit), found));
                     return Ok(());
                 }
                 Err(error) => return Err(error),

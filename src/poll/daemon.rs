@@ -20,7 +20,7 @@ use super::{PollError, StateRoot};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::id::Queue;
-use crate::ledger::resolve::{place, prefix};
+use crate::ledger::resolve::{place, prefixes};
 use crate::ledger::sweep::{Outcome, Terms};
 use crate::output::{Output, span};
 use crate::protocol::lease::TtlRule;
@@ -216,14 +216,8 @@ impl<'a> Poller<'a> {
             max_attempts: config.max_attempts,
             dry_run: false,
         };
-        let queues =
-            if self.orders.queues.is_empty() { config.poll_queues.clone() } else { self.orders.queues.clone() };
-        let prefixes = if queues.is_empty() {
-            vec![prefix(None)]
-        } else {
-            queues.iter().map(|queue| prefix(Some(queue))).collect()
-        };
-        for prefix in prefixes {
+        let queues = if self.orders.queues.is_empty() { &config.poll_queues } else { &self.orders.queues };
+        for prefix in prefixes(queues) {
             if self.signal.came() {
                 return;
             }

@@ -79,15 +79,7 @@ impl Link {
         }
         let mut moves = Vec::with_capacity(tips.len());
         for (name, tip) in tips {
-            let seen = name.seen_at(&self.remote.name);
-            let before = ledger.store.tip(&seen)?;
-            let is_newer = match before {
-                Some(before) => ledger.leads_to(name, *tip, RecordId(before))?,
-                None => true,
-            };
-            if is_newer {
-                moves.push((seen, before, tip.0));
-            }
+            moves.extend(self.news(ledger, name, *tip)?);
         }
         // Another process that notes something newer at the same time is right.
         self.move_many(ledger, &moves).map(drop)

@@ -48,7 +48,7 @@ impl Link {
         };
         for update in updates {
             if tasks.get(&update.name) == Some(&Verdict::Accepted) {
-                self.note(ledger, &update.name.seen_at(&self.remote.name), RecordId(update.new))?;
+                self.note_seen(ledger, &update.name, RecordId(update.new))?;
                 accepted.insert(update.name);
             }
         }

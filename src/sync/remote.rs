@@ -75,8 +75,6 @@ pub struct Remote {
     couriers: Couriers,
     configured: Duration,
     time: Cell<Duration>,
-    /// How many connections were made.
-    connections: Cell<u64>,
 }
 
 /// What is known of a remote before anybody talks to it.
@@ -93,12 +91,7 @@ impl Remote {
     /// A remote; nothing is asked of it yet.
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
-        Remote { name, prefix, couriers, configured: time, time: Cell::new(time), connections: Cell::new(0) }
-    }
-
-    /// How many connections were made so far.
-    pub fn connections(&self) -> u64 {
-        self.connections.get()
+        Remote { name, prefix, couriers, configured: time, time: Cell::new(time) }
     }
 
     /// How long an errand for single tasks may take.
@@ -147,7 +140,6 @@ impl Remote {
         let courier = self.couriers.send(&[])?;
         let args =
             words(&["ls-remote", "--quiet", "--refs", &self.name]).into_iter().chain(patterns).collect::<Vec<_>>();
-        self.connections.set(self.connections.get() + 1);
         let ended = courier.run(&args, "", bounds)?;
         if ended.code != Some(0) {
             return Err(self.unreachable(&ended));
@@ -221,7 +213,6 @@ impl Remote {
     }
 
     fn run_fetch(&self, courier: &Courier, refspecs: &str, bounds: Bounds<'_>) -> Result<Ended> {
-        self.connections.set(self.connections.get() + 1);
         courier.run(&self.fetch_args(), refspecs, bounds)
     }
 
@@ -284,7 +275,6 @@ impl Remote {
             args.push(format!("{}:{}", delivery.commit, delivery.branch));
         }
         let bounds = if updates.len() > NAMED_MAX { self.whole(stop) } else { self.single(stop) };
-        self.connections.set(self.connections.get() + 1);
         let (ended, has_sent) = courier.run_push(&args, bounds)?;
         let mut verdicts = report::parse(&ended.stdout);
         if verdicts.is_empty() && !has_sent {
@@ -308,7 +298,6 @@ impl Remote {
         let mut args = words(&["-c", &mirror, "push", "--porcelain", "--no-verify"]);
         args.push(format!("--force-with-lease={there}:{expected}"));
         args.extend([self.name.clone(), format!(":{there}")]);
-        self.connections.set(self.connections.get() + 1);
         let ended = courier.run(&args, "", self.single(&|| false))?;
         match report::parse(&ended.stdout).remove(&there) {
             Some(Verdict::Accepted) => Ok(Ok(())),

@@ -55,30 +55,37 @@ impl Link {
         for (name, trouble) in outcome.troubles {
             let Trouble::Gone(gone) = &trouble else { continue };
             let there = self.remote.list_names(std::slice::from_ref(&name), &never)?.get(&name).copied();
-            // What is here descends from what was seen there; where the task is gone here, too, that is what is left.
-            let here = ledger.store.tip(&name)?.or(ledger.store.tip(&name.seen_at(&self.remote.name))?);
-            let Some(new) = here else { continue };
+            let Some(new) = self.newest_here(ledger, &name)? else { continue };
             let leads_there = match there {
-                Some(there) => {
-                    ledger.fork(&name, RecordId(there), RecordId(new)).is_ok_and(|fork| fork.ours.is_empty())
-                }
+                Some(there) => ledger.fork(&name, RecordId(there), new).is_ok_and(|fork| fork.ours.is_empty()),
                 None => true,
             };
             if !leads_there {
                 done.left.push((name, format!("{gone}; `pm repair --rewind` is the way out of that")));
                 continue;
             }
-            let update = Update { name: name.clone(), expected: there, new };
+            let update = Update { name: name.clone(), expected: there, new: new.0 };
             match self.push_alone(update)? {
                 Ok(()) => {
-                    self.note_seen(ledger, &name, RecordId(new))?;
-                    self.settle(ledger, &name, Some(RecordId(new)))?;
-                    done.pushed.push((name, RecordId(new)));
+                    self.note_seen(ledger, &name, new)?;
+                    self.settle(ledger, &name, Some(new))?;
+                    done.pushed.push((name, new));
                 }
                 Err(why) => done.left.push((name, why)),
             }
         }
         Ok(done)
+    }
+
+    /// The newest that this repository has of a task: its own tip, unless what was seen at the remote leads further, as
+    /// where the repository itself was restored from a backup.
+    fn newest_here(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<RecordId>> {
+        let own = ledger.store.tip(name)?.map(RecordId);
+        let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?.map(RecordId);
+        Ok(match (own, seen) {
+            (Some(own), Some(seen)) if own != seen && ledger.leads_to(name, seen, own)? => Some(seen),
+            (own, seen) => own.or(seen),
+        })
     }
 
     /// What a rewind of one task at the remote would do; `None` where nothing is wrong with it.
@@ -105,9 +112,9 @@ impl Link {
         let (rows, length) = readable(ledger, name, tip);
         let good = valid_until(name, &rows);
         let leads_from_had = had.is_none_or(|had| rows[..good].iter().any(|(id, _)| *id == had));
-        // Never behind what was accepted here before.
-        let to = if leads_from_had { rows[..good].last().map(|(id, _)| *id) } else { had };
-        Ok(Some(Rewind { tip, fault, to, above: length - good }))
+        // Never behind what was accepted here before: that is on no chain with what is there, so all of it goes.
+        let (to, kept) = if leads_from_had { (rows[..good].last().map(|(id, _)| *id), good) } else { (had, 0) };
+        Ok(Some(Rewind { tip, fault, to, above: length - kept }))
     }
 
     /// Moves a task at the remote from the very tip that was planned for to the last record that keeps every rule. This is

@@ -265,6 +265,7 @@ impl Outcome {
         match error {
             Error::Damaged { .. }
             | Error::Distrusted { .. }
+            | Error::Busy { .. }
             | Error::Store(StoreError::BrokenRef { .. } | StoreError::Locked { .. }) => {
                 self.damaged.push((name, error));
                 Ok(())

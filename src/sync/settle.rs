@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::verify::ChainFault;
-use crate::store::Swap;
+use crate::store::{Move, Swap};
 
 /// How often a task is looked at again that others move here meanwhile.
 const LOOKS_MAX: u32 = 20;
@@ -100,10 +100,7 @@ impl Link {
         let had = ledger.store.tip(&name.seen_at(&self.remote.name))?.map(RecordId);
         match self.compare(ledger, name, local, remote, had) {
             Ok(standing) => Ok(Ok(standing)),
-            Err(Error::Damaged { commit, found, .. }) => {
-                let rule = "unreadable".to_owned();
-                Ok(Err(ChainFault { name: name.clone(), commit: Some(commit), rule, found }))
-            }
+            Err(Error::Damaged { commit, found, .. }) => Ok(Err(ChainFault::unreadable(name, Some(commit), found))),
             Err(error) => Err(error),
         }
     }
@@ -189,7 +186,7 @@ impl Link {
                 return Ok(done);
             }
         }
-        Err(Error::Store(crate::store::StoreError::Locked { path: name.as_str().into(), waited_ms: 0 }))
+        Err(Error::Busy { name: name.clone(), times: LOOKS_MAX })
     }
 
     /// Keeps what was recorded here and lost, then moves the tip to the authority's chain with what was made anew on it.
@@ -223,7 +220,11 @@ impl Link {
         if let Some(remote) = remote
             && ledger.store.read_commit(remote.0).is_ok()
         {
-            self.note(ledger, &name.refused_at(&self.remote.name), remote)?;
+            let refused = name.refused_at(&self.remote.name);
+            let before = ledger.store.tip(&refused)?.map(RecordId);
+            if before != Some(remote) {
+                let _another = ledger.move_ref(&refused, before, remote)?;
+            }
         }
         Ok((Settled::Trouble(trouble), Change::None))
     }
@@ -231,24 +232,20 @@ impl Link {
     /// Notes where a task was seen, and believed, at the remote: only forwards. Another process that notes something newer
     /// at the same time is right.
     pub(super) fn note_seen(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
-        let seen = name.seen_at(&self.remote.name);
-        let before = ledger.store.tip(&seen)?.map(RecordId);
-        let is_newer = match before {
-            Some(before) => before != tip && ledger.leads_to(name, tip, before)?,
-            None => true,
-        };
-        if is_newer {
-            let _newer = ledger.move_ref(&seen, before, tip)?;
+        if let Some((seen, before, _)) = self.news(ledger, name, tip)? {
+            let _newer = ledger.move_ref(&seen, before.map(RecordId), tip)?;
         }
         Ok(())
     }
 
-    /// Keeps a tip of a remote's for inspection.
-    pub(super) fn note(&self, ledger: &Ledger<'_>, note: &RefName, tip: RecordId) -> Result<()> {
-        let before = ledger.store.tip(note)?.map(RecordId);
-        if before != Some(tip) {
-            let _newer = ledger.move_ref(note, before, tip)?;
-        }
-        Ok(())
+    /// The move that notes where a task was seen; `None` where that, or something newer, is noted already.
+    pub(super) fn news(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<Option<Move>> {
+        let seen = name.seen_at(&self.remote.name);
+        let before = ledger.store.tip(&seen)?;
+        let is_newer = match before {
+            Some(before) => before != tip.0 && ledger.leads_to(name, tip, RecordId(before))?,
+            None => true,
+        };
+        Ok(is_newer.then_some((seen, before, tip.0)))
     }
 }

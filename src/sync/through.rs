@@ -165,8 +165,8 @@ impl Authority for Link {
         let seen = |(name, tip): &(RefName, Oid)| (name.seen_at(&self.remote.name), *tip);
         let mut noted: Vec<_> = refs.iter().map(seen).collect();
         if ledger.publish(&mut noted)?.is_none() {
-            for (note, tip) in noted {
-                self.note(ledger, &note, RecordId(tip))?;
+            for (name, tip) in refs {
+                self.note_seen(ledger, name, RecordId(*tip))?;
             }
         }
         Ok(())

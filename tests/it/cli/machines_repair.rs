@@ -46,6 +46,19 @@ fn what_vanished_or_fell_back_is_pushed_back_and_nothing_else() {
 }
 
 #[test]
+fn a_repository_that_fell_back_itself_pushes_back_the_newest_that_it_has_seen() {
+    let (hub, a, b) = world();
+    a.pm(&["heartbeat", "--task", "a"]).ok();
+    b.pm(&["sync"]).ok();
+    let newest = b.tip("a");
+    b.git(&["update-ref", &task_ref("a"), &format!("{newest}~1")]);
+    hub.git(&["update-ref", "-d", &task_ref("a")]);
+    b.pm(&["repair", "--push-back"]).ok();
+    assert_eq!((tip_at(&hub, "a"), b.tip("a")), (newest.clone(), newest));
+    b.pm(&["sync"]).ok();
+}
+
+#[test]
 fn a_chain_that_was_replaced_is_not_pushed_back_over_what_is_there() {
     let (hub, a, _) = world();
     let other = Repo::new();
