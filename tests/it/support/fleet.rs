@@ -1,6 +1,5 @@
 //! Machines that share a ledger by way of a hub.
 
-use std::net::TcpStream;
 use std::path::PathBuf;
 
 use super::process::Process;
@@ -88,13 +87,7 @@ impl<S: Server> Far<S> {
 
     /// Behaves in this way from now on.
     pub fn network(&self, behaviour: Behaviour) {
-        let is_open = matches!(behaviour, Behaviour::Pass);
         self.proxy.set(behaviour);
-        if is_open {
-            // Its port may be taken for a moment, by somebody's connection to elsewhere.
-            let addr = self.proxy.addr();
-            until("the network is whole", || TcpStream::connect(addr).is_ok().then_some(()));
-        }
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, bind, listen, shutdown, socket_with};
 
 use super::link::{Link, Treatment};
 use super::{Behaviour, Counts};
@@ -17,6 +19,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long the server may take to accept a connection.
 const CONNECTS: Duration = Duration::from_secs(1);
 
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 128;
+
 /// A behaviour to change to, and whom to tell when that is done.
 pub struct Order {
     pub behaviour: Behaviour,
@@ -25,11 +30,11 @@ pub struct Order {
 
 /// All that the thread knows.
 pub struct Relay {
-    addr: SocketAddr,
     target: SocketAddr,
     counts: Arc<Counts>,
-    /// None while connections are refused.
-    listener: Option<TcpListener>,
+    /// Bound for as long as the proxy lives, so that nobody else gets its port while connections are refused.
+    listener: TcpListener,
+    listens: bool,
     links: Vec<Link>,
     behaviour: Behaviour,
     since: Instant,
@@ -41,8 +46,13 @@ impl Relay {
     /// Listens at an address, for a target.
     pub fn new(addr: SocketAddr, target: SocketAddr, counts: Arc<Counts>) -> io::Result<Relay> {
         let (behaviour, since) = (Behaviour::Pass, Instant::now());
-        let mut relay =
-            Relay { addr, target, counts, listener: None, links: Vec::new(), behaviour, since, armed: false };
+        // Not by the standard library: it would let others have the address, too, while nobody listens on it.
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        bind(&socket, &addr)?;
+        let listener = TcpListener::from(socket);
+        listener.set_nonblocking(true)?;
+        let (listens, links, armed) = (false, Vec::new(), false);
+        let mut relay = Relay { target, counts, listener, listens, links, behaviour, since, armed };
         relay.listen(true)?;
         Ok(relay)
     }
@@ -76,8 +86,7 @@ impl Relay {
         let now = Instant::now();
         let behaviour = self.behaviour_at(now);
         let cut = behaviour == Behaviour::Cut;
-        // The port may be taken for a moment; the next step tries again.
-        let _tried = self.listen(!cut && behaviour != Behaviour::Refuse);
+        self.listen(!cut && behaviour != Behaviour::Refuse).expect("a bound socket listens when it is told to");
         while let Some(link) = self.accept() {
             self.links.push(link);
         }
@@ -99,21 +108,26 @@ impl Relay {
     }
 
     /// Listens, or stops listening: who is not yet accepted is reset by the kernel then.
+    ///
+    /// The socket is told so. To close it would not do: a process that another thread starts has a copy of it until it
+    /// runs its own program, and connections would be taken for that long.
     fn listen(&mut self, wanted: bool) -> io::Result<()> {
-        if !wanted {
-            self.listener = None;
-        } else if self.listener.is_none() {
-            let listener = TcpListener::bind(self.addr)?;
-            listener.set_nonblocking(true)?;
-            self.listener = Some(listener);
+        if wanted && !self.listens {
+            // Connections that go on have the same address, which is no obstacle then.
+            set_socket_reuseaddr(&self.listener, true)?;
+            listen(&self.listener, BACKLOG)?;
+        } else if !wanted && self.listens {
+            shutdown(&self.listener, Shutdown::Read)?;
+            set_socket_reuseaddr(&self.listener, false)?;
         }
+        self.listens = wanted;
         Ok(())
     }
 
     /// The next connection that waits, if any. A client whose server cannot be reached is turned away.
     fn accept(&self) -> Option<Link> {
         loop {
-            let (client, _) = self.listener.as_ref()?.accept().ok()?;
+            let (client, _) = self.listener.accept().ok()?;
             let link = TcpStream::connect_timeout(&self.target, CONNECTS).and_then(|server| Link::new(client, server));
             if link.is_ok() {
                 return link.ok();
@@ -130,8 +144,8 @@ impl Relay {
             due = due.min(now + if time < up { up } else { up + down }.saturating_sub(time));
         }
         let mut waited_for = vec![PollFd::new(alarm, PollFlags::IN)];
-        if let Some(listener) = &self.listener {
-            waited_for.push(PollFd::new(listener, PollFlags::IN));
+        if self.listens {
+            waited_for.push(PollFd::new(&self.listener, PollFlags::IN));
         }
         for link in &self.links {
             due = due.min(link.due().unwrap_or(due));
