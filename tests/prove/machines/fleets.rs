@@ -22,12 +22,16 @@ const LOOP: &str = include_str!("loop-worker.sh");
 /// What the runner runs.
 const JOB: &str = r#"echo "$PM_SLUG $PM_CLAIM $PM_AGENT_ID" >>"$LOG/jobs""#;
 const WORKERS: usize = 20;
-/// The lease of all claims.
-const TTL: &str = "3s";
-/// Less than a third of it.
-const SWEEP_EVERY: &str = "900ms";
 /// How long one fleet may take for its plan.
 const WORKED_OFF_WITHIN: Duration = Duration::from_secs(240);
+
+/// The lease of all claims, and how often a poller sweeps: more than three times in it.
+///
+/// Twenty workers that each need a third of a second of two processors for a connection over ssh cannot renew leases of
+/// three seconds: they would take each other's tasks away for ever, and rightly so.
+fn lease(way: Way) -> (&'static str, &'static str) {
+    if way == Way::Ssh { ("15s", "4s") } else { ("3s", "900ms") }
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -106,15 +110,16 @@ fn one(dir: &Path, run: usize, plan: &str, counts: &mut Counts) -> Result<()> {
     *counts.ways.entry(format!("{way:?} with {machines} machines")).or_default() += 1;
     // Each tenth run as it is by default: synced to the disk.
     let durability = if run % 10 == 5 { "power" } else { "process" };
-    let fleet = Fleet::new(dir, way, machines, plan, &[("pm.durability", durability), ("pm.ttl", TTL)])?;
-    let held = work_off(dir, &fleet, run, counts);
+    let fleet = Fleet::new(dir, way, machines, plan, &[("pm.durability", durability), ("pm.ttl", lease(way).0)])?;
+    let held = work_off(dir, &fleet, way, run, counts);
     if held.is_err() {
         fleet.keep_hub(dir);
     }
     held
 }
 
-fn work_off(dir: &Path, fleet: &Fleet, run: usize, counts: &mut Counts) -> Result<()> {
+fn work_off(dir: &Path, fleet: &Fleet, way: Way, run: usize, counts: &mut Counts) -> Result<()> {
+    let (ttl, sweep_every) = lease(way);
     let log = dir.join("log");
     fs::create_dir(&log)?;
     fs::write(log.join("jobs"), "")?;
@@ -123,7 +128,7 @@ fn work_off(dir: &Path, fleet: &Fleet, run: usize, counts: &mut Counts) -> Resul
     let mut groups = Vec::new();
     for (at, machine) in fleet.machines.iter().enumerate() {
         let workers = WORKERS / total + usize::from(at < WORKERS % total);
-        groups.push(workers_of(machine, workers, (at + run).is_multiple_of(2), &log)?);
+        groups.push(workers_of(machine, workers, (at + run).is_multiple_of(2), ttl, &log)?);
     }
     // The last machine only sweeps and works, the first is the one that is killed.
     let pollers: Vec<Group> = [1, total - 1]
@@ -131,7 +136,7 @@ fn work_off(dir: &Path, fleet: &Fleet, run: usize, counts: &mut Counts) -> Resul
         .take(total - 1)
         .map(|at| {
             let machine = &fleet.machines[at];
-            let mut poller = machine.repo.pm_command(["poll", "run", "--interval", SWEEP_EVERY, "--agent", "sweeper"]);
+            let mut poller = machine.repo.pm_command(["poll", "run", "--interval", sweep_every, "--agent", "sweeper"]);
             Group::start(&mut poller, &log, &format!("poller-{at}"))
         })
         .collect::<Result<_>>()?;
@@ -155,12 +160,12 @@ fn work_off(dir: &Path, fleet: &Fleet, run: usize, counts: &mut Counts) -> Resul
 }
 
 /// Starts the workers of a machine: the runner, or shell loops.
-fn workers_of(machine: &Machine, workers: usize, runner: bool, log: &Path) -> Result<Group> {
+fn workers_of(machine: &Machine, workers: usize, runner: bool, ttl: &str, log: &Path) -> Result<Group> {
     let name = &machine.name;
     let mut command = if runner {
         let agents = workers.to_string();
         let mut command = machine.repo.pm_command(["work", "--json", "--agent", name, "--agents", &agents]);
-        command.args(["--ttl", TTL, "--", "sh", "-c", JOB]);
+        command.args(["--ttl", ttl, "--", "sh", "-c", JOB]);
         command
     } else {
         let script = log.join("loop-worker.sh");

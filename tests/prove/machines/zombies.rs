@@ -1,5 +1,5 @@
 //! Zombies: a worker is stopped for longer than its lease, its task is taken over on another machine, and when it wakes
-//! up it can record nothing.
+//! up it can neither record nor deliver anything.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -13,9 +13,11 @@ use super::history::History;
 use super::random::Random;
 use super::scene::{Fleet, Machine, PATIENCE, Way};
 use super::told::Told;
-use crate::support::{pm, poll_until};
+use crate::support::{Repo, pm, poll_until};
 
 const TTL: &str = "300ms";
+/// The branch that every second worker delivers to.
+const BRANCH: &str = "refs/heads/delivered";
 /// Claims, reports, says so, waits until it is told to go on, and finishes. Then it tells how that ended.
 const ZOMBIE: &str = r#"
 "$PM" -C "$REPO" executing --task "$SLUG" --ttl 300ms --json >"$LOG/claim" || exit 1
@@ -23,7 +25,7 @@ const ZOMBIE: &str = r#"
 [ -n "$EARLY" ] || : >"$LOG/ready"
 while [ ! -e "$LOG/go" ]; do sleep 0.02; done
 [ -z "$EARLY" ] || : >"$LOG/ready"
-"$PM" -C "$REPO" finished --task "$SLUG" --json >"$LOG/finished" 2>&1
+"$PM" -C "$REPO" finished --task "$SLUG" --json "$@" >"$LOG/finished" 2>&1
 echo $? >"$LOG/code.new"
 mv "$LOG/code.new" "$LOG/code"
 "#;
@@ -62,12 +64,17 @@ pub fn prove(dir: &Path, times: usize) -> Result<String> {
     fs::create_dir(dir)?;
     let fleet = Fleet::new(dir, Way::Daemon, 2, &plan, &[("pm.durability", "process")])?;
     let mut random = Random::new(getrandom::u64()?);
-    let (mut robbed, mut in_time) = (0, 0);
+    let here = &fleet.machines[0].repo;
+    commit(here)?;
+    here.git(["push", "--quiet", "origin", &format!("HEAD:{BRANCH}")])?;
+    let (mut robbed, mut in_time, mut delivering) = (0, 0, 0);
     for round in 0..times {
         let stopped = [Stopped::OtherIsDone, Stopped::OtherWorks, Stopped::Finishing][round % 3];
         let log = dir.join(format!("zombie-{round}"));
         fs::create_dir(&log)?;
-        let told = one(&fleet, &format!("task-{round}"), &log, stopped, &mut random);
+        let delivers = round % 2 == 1;
+        delivering += usize::from(delivers);
+        let told = one(&fleet, &format!("task-{round}"), &log, stopped, delivers, &mut random);
         match told.with_context(|| format!("zombie {round}, {stopped:?}")) {
             Ok(true) => robbed += 1,
             Ok(false) => in_time += 1,
@@ -80,15 +87,18 @@ pub fn prove(dir: &Path, times: usize) -> Result<String> {
     fleet.settle()?;
     fleet.check()?.check_all_done()?;
     Ok(format!(
-        "{times} workers stopped for longer than their lease: {robbed} robbed, none of which could finish (12), \
-         {in_time} had finished before they were stopped, and kept that"
+        "{times} workers stopped for longer than their lease, {delivering} of them delivering a branch: {robbed} robbed, \
+         none of which moved a ref or the branch (6 or 12), {in_time} had finished before they were stopped, and kept that"
     ))
 }
 
 /// Whether the worker was robbed.
-fn one(fleet: &Fleet, slug: &str, log: &Path, stopped: Stopped, random: &mut Random) -> Result<bool> {
+fn one(fleet: &Fleet, slug: &str, log: &Path, stopped: Stopped, delivers: bool, random: &mut Random) -> Result<bool> {
     let [here, there] = &fleet.machines[..] else { anyhow::bail!("two machines") };
-    let zombie = start(here, slug, log, stopped)?;
+    let branch = || fleet.at_hub().git(["rev-parse", BRANCH]);
+    let work = commit(&here.repo)?;
+    let branch_before = branch()?;
+    let zombie = start(here, slug, log, stopped, delivers)?;
     let go = || fs::write(log.join("go"), "").context("go");
     if stopped == Stopped::Finishing {
         go()?;
@@ -115,6 +125,8 @@ fn one(fleet: &Fleet, slug: &str, log: &Path, stopped: Stopped, random: &mut Ran
             "it had finished, and was told {code}: {}",
             fs::read_to_string(log.join("finished"))?
         );
+        let expected = if delivers { work } else { branch_before };
+        ensure!(branch()? == expected, "it had finished, and the branch is at {} instead of {expected}", branch()?);
         return Ok(false);
     }
     ensure!(claimed.code == 0, "{}", claimed.shown());
@@ -131,6 +143,7 @@ fn one(fleet: &Fleet, slug: &str, log: &Path, stopped: Stopped, random: &mut Ran
     let expected: &[&str] = if stopped == Stopped::OtherWorks { &["12"] } else { &["6", "12"] };
     ensure!(expected.contains(&code.trim()), "the zombie's finish ended with {}: {said}", code.trim());
     ensure!(fleet.at_hub().tips()? == before, "the zombie moved a ref: {said}");
+    ensure!(branch()? == branch_before, "the zombie moved the branch: {said}");
     if stopped == Stopped::OtherWorks {
         let finished = step(&["finished", "--task", slug])?;
         ensure!(finished.code == 0, "{}", finished.shown());
@@ -142,10 +155,17 @@ fn one(fleet: &Fleet, slug: &str, log: &Path, stopped: Stopped, random: &mut Ran
     Ok(true)
 }
 
+/// Some work: a commit on top of what there is.
+fn commit(repo: &Repo) -> Result<String> {
+    repo.git(["commit", "--quiet", "--allow-empty", "--message", "Work"])?;
+    repo.git(["rev-parse", "HEAD"])
+}
+
 /// A worker in a process group of its own.
-fn start(machine: &Machine, slug: &str, log: &Path, stopped: Stopped) -> Result<Zombie> {
+fn start(machine: &Machine, slug: &str, log: &Path, stopped: Stopped, delivers: bool) -> Result<Zombie> {
     let mut command = crate::support::isolated("sh");
-    command.args(["-c", ZOMBIE]).env("PM", pm()).env("REPO", &machine.repo.dir).env("SLUG", slug).env("LOG", log);
+    command.args(["-c", ZOMBIE, "zombie"]).args(if delivers { &["--deliver", "delivered"][..] } else { &[] });
+    command.env("PM", pm()).env("REPO", &machine.repo.dir).env("SLUG", slug).env("LOG", log);
     command.env("PM_AGENT_ID", "zombie").env("EARLY", if stopped == Stopped::Finishing { "1" } else { "" });
     let said = File::create(log.join("said"))?;
     command.stdout(said.try_clone()?).stderr(said).stdin(Stdio::null()).process_group(0);
