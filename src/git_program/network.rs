@@ -6,7 +6,7 @@
 //!
 //! What must never happen here: a wait without a bound; a ref of the repository is moved.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::LOOK;
 use crate::error::{Error, Result};
 use crate::id::{Oid, RefName};
+use crate::store::{Mode, lock};
+
+/// What makes a directory one of git's, and is locked here by who uses it.
+const HEAD: &str = "HEAD";
 
 /// How long a git that was told to end may take before it is killed.
 const ENDING_MAX: Duration = Duration::from_secs(2);
@@ -82,6 +86,8 @@ pub struct Couriers {
 #[derive(Debug)]
 pub struct Courier {
     dir: PathBuf,
+    /// Locked: by its age alone, a clock that leaps would have it swept away under its git.
+    _in_use: File,
     /// The git directory that git is told of: this one, or the repository's own.
     git_dir: PathBuf,
     common_dir: PathBuf,
@@ -94,7 +100,7 @@ impl Couriers {
         common_dir.join("pm").join("couriers")
     }
 
-    /// Removes what killed processes left, once it is older than `max_age`. Returns how many.
+    /// Removes what killed processes left: in use by nobody, and older than `max_age`. Returns how many.
     ///
     /// # Errors
     /// Failures of the file system.
@@ -108,7 +114,8 @@ impl Couriers {
             let entry = entry?;
             // What vanishes meanwhile belonged to somebody who is done.
             let Ok(modified) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
-            if modified.elapsed().is_ok_and(|age| age > max_age) && fs::remove_dir_all(entry.path()).is_ok() {
+            let is_old = modified.elapsed().is_ok_and(|age| age > max_age);
+            if is_old && !is_in_use(&entry.path()) && fs::remove_dir_all(entry.path()).is_ok() {
                 swept += 1;
             }
         }
@@ -122,11 +129,13 @@ impl Couriers {
     pub fn send(&self, refs: &[(RefName, Oid)]) -> Result<Courier> {
         let random = getrandom::u64().unwrap_or_default();
         let dir = Couriers::dir(&self.common_dir).join(format!("{}-{random:016x}", std::process::id()));
-        let courier =
-            Courier { git_dir: dir.clone(), dir, common_dir: self.common_dir.clone(), here: self.here.clone() };
-        let failed = |error| Error::io(format!("making {}", courier.dir.display()))(error);
-        fs::create_dir_all(courier.dir.join("refs")).map_err(failed)?;
-        fs::write(courier.dir.join("HEAD"), "ref: refs/heads/none\n").map_err(failed)?;
+        let failed = |error| Error::io(format!("making {}", dir.display()))(error);
+        fs::create_dir_all(dir.join("refs")).map_err(failed)?;
+        let mut head = File::create(dir.join(HEAD)).map_err(failed)?;
+        lock::try_lock(&head, Mode::Shared).map_err(failed)?;
+        head.write_all(b"ref: refs/heads/none\n").map_err(failed)?;
+        let (common_dir, here) = (self.common_dir.clone(), self.here.clone());
+        let courier = Courier { git_dir: dir.clone(), dir: dir.clone(), _in_use: head, common_dir, here };
         fs::write(courier.dir.join("config"), self.config()).map_err(failed)?;
         if !refs.is_empty() {
             fs::write(courier.dir.join("packed-refs"), packed_refs(refs)).map_err(failed)?;
@@ -154,6 +163,12 @@ impl Couriers {
             "[core]\n\trepositoryFormatVersion = {format}\n[include]\n\tpath = \"{shared}\"\n\tpath = \"{own}\"\n[core]\n\tbare = true\n\tlogAllRefUpdates = false\n\thooksPath = /dev/null\n"
         )
     }
+}
+
+/// Whether an errand is under way with this git directory. One that cannot be asked is nobody's.
+fn is_in_use(courier: &Path) -> bool {
+    let head = File::open(courier.join(HEAD));
+    head.is_ok_and(|head| !lock::try_lock(&head, Mode::Exclusive).unwrap_or(true))
 }
 
 /// The text of a packed-refs file.

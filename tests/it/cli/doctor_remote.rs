@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pm::git_program::network::Bounds;
+use pm::git_program::network::{Bounds, Couriers};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -183,4 +183,22 @@ fn a_git_that_does_not_answer_is_ended_with_all_that_it_started() {
     let ended = courier.run(&args, "", bounds).expect("git runs");
     assert!(started.elapsed() < DEADLINE && ended.was_cut_off, "{ended:?}");
     until("nothing of it is left", || with_variable(&assignment).is_empty().then_some(()));
+}
+
+#[test]
+fn an_errand_that_a_leaping_clock_makes_look_old_is_not_swept_away() {
+    let repo = Repo::new();
+    let store = pm::store::git::GitStore::discover(repo.path()).expect("usable");
+    let common_dir = store.common_dir();
+    let courier = pm::session::couriers(&store).send(&[]).expect("made");
+    let left = Couriers::dir(common_dir).join("1-of-the-dead");
+    std::fs::create_dir_all(left.join("refs")).expect("made");
+    // Everything is older than nothing at all.
+    let swept = || Couriers::sweep(common_dir, Duration::ZERO).expect("swept");
+    assert_eq!((swept(), left.exists()), (1, false));
+    let bounds = Bounds { time: DEADLINE, stop: &|| false };
+    let ended = courier.run(&["rev-parse", "--git-dir"].map(str::to_owned), "", bounds).expect("git runs");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    drop(courier);
+    assert_eq!(std::fs::read_dir(Couriers::dir(common_dir)).expect("listed").count(), 0);
 }
