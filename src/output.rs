@@ -3,6 +3,7 @@
 //! A closed pipe is not an error: whoever stopped reading has what it wanted, and the command's own outcome
 //! stands.
 
+use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -235,6 +236,11 @@ impl Board {
     fn wiped(&self) -> String {
         if self.drawn == 0 { String::new() } else { format!("\u{1b}[{}A\r\u{1b}[J", self.drawn) }
     }
+}
+
+/// `1 task`, `2 tasks`.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    if number == N::from(1) { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 /// A duration for people: `850 ms`, `12 s`, `5 min`, `3 h`, `2 d`.

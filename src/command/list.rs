@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Watch, blockers, damaged_json, list_entry, list_row, place_width, warn_damaged};
+use super::{Watch, blockers, damaged_json, hint_elsewhere, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::Queue;
 use crate::ledger::graph::Graph;
@@ -67,6 +67,7 @@ impl Args {
         let total = rows.len();
         rows.truncate(self.limit.unwrap_or(total));
         warn_damaged(&session.out, &scan.damaged);
+        hint_elsewhere(session, self.queue.as_ref(), &scan)?;
         let width = place_width(rows.iter().map(|(state, _)| *state));
         session.out.result(
             || {

@@ -42,16 +42,17 @@ use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId};
+use crate::id::{Queue, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
-use crate::ledger::resolve::{Damage, place};
+use crate::ledger::resolve::{Damage, Scan, place};
 use crate::output::{Output, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::{Session, env};
+use crate::store::Store;
 
 /// Which task is meant.
 #[derive(Debug, clap::Args)]
@@ -159,6 +160,28 @@ fn warn_damaged(out: &Output, damaged: &[Damage]) {
     for damage in damaged {
         out.warning(&damage.to_string());
     }
+}
+
+/// Where there are no tasks here, says where there may be some: a clone brings none by itself.
+///
+/// # Errors
+/// Failures of the system.
+fn hint_elsewhere(session: &Session, queue: Option<&Queue>, scan: &Scan) -> Result<()> {
+    if queue.is_some() || !scan.tasks.is_empty() || !scan.damaged.is_empty() {
+        return Ok(());
+    }
+    let (store, remotes) = (&session.store, session.store.remotes());
+    let hint = match (&session.config.remote, &remotes[..]) {
+        (Some(remote), _) if store.tips(&RefName::seen_prefix(remote))?.is_empty() => {
+            format!("`pm sync` brings those of {remote}")
+        }
+        (None, [remote, ..]) => {
+            format!("if {remote} has some, `pm init --remote {remote}` and then `pm sync` bring them: a clone does not")
+        }
+        (Some(_), _) | (None, []) => return Ok(()),
+    };
+    session.out.note(&format!("no tasks here; {hint}"));
+    Ok(())
 }
 
 /// The damaged tasks in a JSON listing.

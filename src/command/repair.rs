@@ -8,6 +8,7 @@ use crate::exit_code::ExitCode;
 use crate::id::{Queue, RecordId, RefName, Slug};
 use crate::ledger::Ledger;
 use crate::ledger::resolve::prefixes;
+use crate::output::counted;
 use crate::session::Session;
 use crate::sync::repair::{self, Rewind};
 
@@ -154,8 +155,8 @@ impl Args {
                     || {
                         let to = rewind.to.map_or("nothing: no record keeps the rules".to_owned(), |to| to.to_string());
                         format!(
-                            "{} {whereabouts}: {}\nit would go back to {to}; {} records above would be kept in this repository only\nto do it: name the tip, --if-tip {}",
-                            place(name), rewind.fault, rewind.above, rewind.tip
+                            "{} {whereabouts}: {}\nit would go back to {to}; {} above would be kept in this repository only\nto do it: name the tip, --if-tip {}",
+                            place(name), rewind.fault, counted(rewind.above, "record"), rewind.tip
                         )
                     },
                 );
@@ -167,7 +168,7 @@ impl Args {
     fn say_done(&self, session: &Session, name: &RefName, whereabouts: &str, rewind: &Rewind) {
         session.out.result(
             || json!({"ref": name, "tip": rewind.tip, "to": rewind.to, "above": rewind.above, "found": rewind.fault, "done": true}),
-            || format!("{} {whereabouts} went back by {} records", place(name), rewind.above),
+            || format!("{} {whereabouts} went back by {}", place(name), counted(rewind.above, "record")),
         );
     }
 

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::{Watch, damaged_json, warn_damaged};
+use super::{Watch, damaged_json, hint_elsewhere, warn_damaged};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
 use crate::ledger::graph::Graph;
 use crate::ledger::resolve::{Scan, prefix};
+use crate::output::counted;
 use crate::poll::PollError;
 use crate::poll::status::Status as Poller;
 use crate::protocol::lease::Verdict;
@@ -89,6 +90,7 @@ impl Args {
             None => None,
         };
         warn_damaged(&session.out, &scan.damaged);
+        hint_elsewhere(session, self.queue.as_ref(), &scan)?;
         let queues = count(&scan);
         let poller = Poller::look(&session.state_root());
         let repository = session.store.common_dir().display().to_string();
@@ -106,7 +108,7 @@ impl Args {
                 let line = poller.as_ref().map_or_else(PollError::to_string, |poller| poller.line(session.now()));
                 lines.push(format!("poller: {line}"));
                 if let (Some(remote), Some(unpushed)) = (&session.config.remote, unpushed) {
-                    lines.push(format!("authority {remote}: {unpushed} tasks not pushed, as far as was last seen"));
+                    lines.push(format!("authority {remote}: {} not pushed, as far as was last seen", counted(unpushed, "task")));
                 }
                 lines.push(format!("ledger in {repository}"));
                 lines.join("\n")

@@ -11,7 +11,7 @@ use crate::exit_code::ExitCode;
 use crate::id::Queue;
 use crate::ledger::resolve::{place, prefix};
 use crate::ledger::sweep::{Judged, Missed, Outcome, Swept, Terms};
-use crate::output::span;
+use crate::output::{counted, span};
 use crate::protocol::lease::{TtlRule, Verdict};
 use crate::protocol::record::Ttl;
 use crate::session::Session;
@@ -210,6 +210,6 @@ fn to_text(outcome: &Outcome, terms: &Terms) -> String {
             span(left)
         )
     }));
-    lines.push(format!("{} tasks read, {} stale", outcome.scanned, outcome.stale));
+    lines.push(format!("{} read, {} stale", counted(outcome.scanned, "task"), outcome.stale));
     lines.join("\n")
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::id::{Queue, RefName, shown};
 use crate::ledger::resolve::prefixes;
+use crate::output::counted;
 use crate::session::Session;
 use crate::sync::reconcile::Rebased;
 use crate::sync::run::Outcome;
@@ -132,8 +133,9 @@ fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
         let lost: Vec<_> = rebased.fates.iter().filter_map(|fate| Some((fate, fate.outcome.as_ref().err()?))).collect();
         let kept = rebased.fates.len() - lost.len();
         lines.push(format!(
-            "{}: {kept} records {would}put on top of the authority's, {} lost",
+            "{}: {} {would}put on top of the authority's, {} lost",
             place(name),
+            counted(kept, "record"),
             lost.len()
         ));
         for (fate, why) in lost {
@@ -166,10 +168,11 @@ fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
     }
     let taken: usize = outcome.taken.iter().map(|(_, records)| records).sum();
     lines.push(format!(
-        "{} tasks at {remote}: {taken} records of {} tasks {would}taken, {} tasks {would}pushed",
-        outcome.listed,
-        outcome.taken.len(),
-        pushed.len()
+        "{} at {remote}: {} of {} {would}taken, {} {would}pushed",
+        counted(outcome.listed, "task"),
+        counted(taken, "record"),
+        counted(outcome.taken.len(), "task"),
+        counted(pushed.len(), "task")
     ));
     lines.join("\n")
 }

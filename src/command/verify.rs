@@ -7,6 +7,7 @@ use crate::exit_code::ExitCode;
 use crate::id::Queue;
 use crate::ledger::resolve::prefix;
 use crate::ledger::verify::{ChainFault, Findings, GoneWork};
+use crate::output::counted;
 use crate::session::Session;
 use crate::store::Store;
 
@@ -81,6 +82,11 @@ fn to_text(findings: &Findings) -> String {
         )
     }));
     let faults = findings.faults.len();
-    lines.push(format!("{} tasks, {} records, {faults} faults", findings.tasks, findings.records));
+    lines.push(format!(
+        "{}, {}, {}",
+        counted(findings.tasks, "task"),
+        counted(findings.records, "record"),
+        counted(faults, "fault")
+    ));
     lines.join("\n")
 }

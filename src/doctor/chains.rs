@@ -1,10 +1,11 @@
 //! The ledger itself, as far as one scan of it tells; `pm verify` reads every record.
 
-use super::{Finding, count, some_of};
+use super::{Finding, some_of};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::id::{AgentId, LOST, Oid, PENDING, RefName, TASKS};
 use crate::ledger::{Identity, Ledger, Reach};
+use crate::output::counted;
 use crate::output::span;
 use crate::store::Store;
 use crate::store::git::GitStore;
@@ -81,7 +82,7 @@ impl Chains {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if !self.damaged.is_empty() {
-            let found = format!("{} cannot be read: {}", count(self.damaged.len(), "task"), some_of(&self.damaged));
+            let found = format!("{} cannot be read: {}", counted(self.damaged.len(), "task"), some_of(&self.damaged));
             findings.push(Finding::wrong(
                 "damaged",
                 found,
@@ -114,13 +115,13 @@ impl Chains {
         let remote = self.remote.as_deref().unwrap_or("the authority");
         if self.unpushed > 0 {
             let found =
-                format!("{} here that '{remote}' was not seen to have in this state", count(self.unpushed, "task"));
+                format!("{} here that '{remote}' was not seen to have in this state", counted(self.unpushed, "task"));
             findings.push(Finding::note("unpushed", found).with("`pm sync`"));
         }
         if !self.vanished.is_empty() {
             let found = format!(
                 "{} that '{remote}' had when it was last read are not here any more: {}. Something deleted the refs, as a fetch that prunes",
-                count(self.vanished.len(), "task"),
+                counted(self.vanished.len(), "task"),
                 some_of(&self.vanished)
             );
             findings.push(Finding::wrong(
@@ -130,11 +131,12 @@ impl Chains {
             ));
         }
         if self.pending > 0 {
-            let found = format!("{} on the way to '{remote}', without an answer so far", count(self.pending, "record"));
+            let found =
+                format!("{} on the way to '{remote}', without an answer so far", counted(self.pending, "record"));
             findings.push(Finding::note("pending", found).with("`pm sync` finds out whether they arrived"));
         }
         if self.lost > 0 {
-            let found = format!("{} lost against what was pushed first; they are kept", count(self.lost, "tip"));
+            let found = format!("{} lost against what was pushed first; they are kept", counted(self.lost, "tip"));
             findings.push(Finding::note("lost", found).with("`pm lost` tells of them"));
         }
         findings

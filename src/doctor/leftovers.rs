@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Finding, count};
+use super::Finding;
 use crate::error::Result;
+use crate::output::counted;
 use crate::poll::StateRoot;
 use crate::store::git::{GitStore, ORPHAN_AGE};
 use crate::work::desk;
@@ -33,7 +34,7 @@ pub fn findings(store: &GitStore, state_root: Option<&Path>, fix: bool) -> Resul
 }
 
 fn judge(number: usize, what: &'static str, is_removed: bool) -> Finding {
-    let files = count(number, what);
+    let files = counted(number, what);
     let found = format!("{files} that a killed process left more than a day ago");
     if is_removed {
         Finding::fixed("leftover", format!("removed {found}"))

@@ -178,8 +178,3 @@ pub(crate) fn some_of(names: &[String]) -> String {
     let shown = names[..names.len() - more].join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
-
-/// `1 task`, `2 tasks`.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}

@@ -10,9 +10,10 @@ use std::time::Instant;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::remote::{Host, Pushed, ask};
-use super::{Finding, count, some_of};
+use super::{Finding, some_of};
 use crate::error::{Error, Result};
 use crate::git_program::network::Couriers;
+use crate::output::counted;
 
 /// Above so many refs every push is slow: each reads all of them (`docs/decisions/0019-what-the-doctor-checks.md`).
 const MANY_REFS: usize = 5_000;
@@ -141,7 +142,7 @@ impl Probe<'_> {
         };
         let took = started.elapsed().as_millis();
         let all = self.host.list(&[]).map_err(|_| Enough)?;
-        let (refs, listed) = (count(all.len(), "ref"), count(tasks, "task"));
+        let (refs, listed) = (counted(all.len(), "ref"), counted(tasks, "task"));
         self.note(
             "remote-reach",
             format!("'{remote}' can be reached: it has {refs}, {listed} among them; listing the tasks took {took} ms"),

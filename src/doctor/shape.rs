@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{Finding, count};
+use super::Finding;
 use crate::error::Result;
 use crate::ledger::chain::cut_off;
+use crate::output::counted;
 use crate::store::durable;
 use crate::store::git::GitStore;
 
@@ -36,7 +37,7 @@ fn lines(path: &Path) -> Result<Vec<String>> {
 }
 
 fn shallow(cut: usize) -> Option<Finding> {
-    let found = format!("the history of {} is cut off: this is a shallow clone of the ledger", count(cut, "task"));
+    let found = format!("the history of {} is cut off: this is a shallow clone of the ledger", counted(cut, "task"));
     let remedy = "`git fetch --unshallow <remote> 'refs/pm/*:refs/pm-remote/<remote>/*'` brings the rest of the chains";
     (cut > 0).then(|| Finding::wrong("shallow", found, remedy))
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::look_at;
-use crate::output::span;
+use crate::output::{counted, span};
 
 /// More than any heartbeat has.
 const BYTES_MAX: u64 = 1 << 16;
@@ -54,8 +54,8 @@ impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} tasks read, {} reclaimed, {} rejected, {} raced, {} watched, {} errors, in {}",
-            self.tasks,
+            "{} read, {} reclaimed, {} rejected, {} raced, {} watched, {} errors, in {}",
+            counted(self.tasks, "task"),
             self.reclaimed,
             self.rejected,
             self.raced,

@@ -18,6 +18,25 @@ const BATCH_MIN: usize = 100;
 /// So many tasks go in one push at most: each takes a part of the command line.
 const BATCH_MAX: usize = 1_600;
 
+/// When so many tasks failed alone and none was taken, it is not the tasks: no more batches are halved. A host that takes
+/// nothing, of ten thousand, is asked some hundred and thirty times then, and not twenty thousand times.
+const FAILED_ALONE_MAX: usize = 8;
+
+/// How the batches of a synchronisation went so far.
+#[derive(Default)]
+struct Batches {
+    accepted: Vec<(RefName, RecordId)>,
+    /// Tasks that were pushed alone, and not taken.
+    failed_alone: usize,
+}
+
+impl Batches {
+    /// Whether one of a batch's tasks may be why all of it failed.
+    fn may_be_one(&self) -> bool {
+        self.failed_alone < FAILED_ALONE_MAX || !self.accepted.is_empty()
+    }
+}
+
 impl Link {
     /// Pushes what a few tasks have here and the authority was not last seen to have, in one connection and without asking
     /// first. Returns the tasks that it took; the others are left to a synchronisation.
@@ -66,33 +85,34 @@ impl Link {
         tell: Tell<'_>,
     ) -> Result<bool> {
         let mut again = false;
-        let mut accepted = Vec::new();
+        let mut batches = Batches::default();
         let mut rest = updates;
         let mut size = BATCH_MIN;
         while !rest.is_empty() && !stop() {
             tell("pushing", updates.len() - rest.len(), updates.len());
             let (batch, later) = rest.split_at(size.min(rest.len()));
-            let taken_before = accepted.len();
-            let pushed = self.push_batch(batch, total, &mut accepted, stop);
+            let taken_before = batches.accepted.len();
+            let pushed = self.push_batch(batch, total, &mut batches, stop);
             // What was taken so far is noted, whatever comes next.
             if pushed.is_err() {
-                self.note_many(ledger, &accepted)?;
+                self.note_many(ledger, &batches.accepted)?;
             }
             again |= pushed?;
-            size = if accepted.len() - taken_before == batch.len() { (size * 2).min(BATCH_MAX) } else { BATCH_MIN };
+            let all_taken = batches.accepted.len() - taken_before == batch.len();
+            size = if all_taken { (size * 2).min(BATCH_MAX) } else { BATCH_MIN };
             rest = later;
         }
-        self.note_many(ledger, &accepted)?;
+        self.note_many(ledger, &batches.accepted)?;
         Ok(again)
     }
 
     /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
-    /// halves, since one of its tasks may be why.
+    /// halves, as long as one of its tasks may be why.
     fn push_batch(
         &self,
         batch: &[Update],
         total: &mut Outcome,
-        accepted: &mut Vec<(RefName, RecordId)>,
+        batches: &mut Batches,
         stop: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
@@ -100,17 +120,20 @@ impl Link {
             Pushed::Answered { tasks, said, .. } => (tasks, said),
         };
         let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
-        if batch.len() > 1 && tasks.values().all(failed) && !stop() {
-            let (first, second) = batch.split_at(batch.len() / 2);
-            let again = self.push_batch(first, total, accepted, stop)?;
-            return Ok(again | self.push_batch(second, total, accepted, stop)?);
+        if tasks.values().all(failed) {
+            if batch.len() > 1 && batches.may_be_one() && !stop() {
+                let (first, second) = batch.split_at(batch.len() / 2);
+                let again = self.push_batch(first, total, batches, stop)?;
+                return Ok(again | self.push_batch(second, total, batches, stop)?);
+            }
+            batches.failed_alone += usize::from(batch.len() == 1);
         }
         let mut again = false;
         for update in batch {
             let name = &update.name;
             match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
                 Verdict::Accepted => {
-                    accepted.push((name.clone(), RecordId(update.new)));
+                    batches.accepted.push((name.clone(), RecordId(update.new)));
                     total.tips.insert(name.clone(), update.new);
                     total.pushed.push(name.clone());
                 }

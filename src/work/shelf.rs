@@ -34,6 +34,8 @@ pub(super) struct Shelf {
     pub(super) resting: HashMap<TaskId, (Instant, Duration)>,
     /// Others were faster at the authority: what is known here is old.
     pub(super) is_behind: bool,
+    /// Since when the authority could not be reached, whoever tried.
+    pub(super) unreachable_since: Option<Instant>,
     /// What listings had to leave out was said.
     pub(super) warned: HashSet<String>,
     /// There is nothing more to come.
@@ -52,6 +54,7 @@ impl Shelf {
             taken: 0,
             resting: HashMap::new(),
             is_behind: false,
+            unreachable_since: None,
             warned: HashSet::new(),
             is_over: false,
         }

@@ -188,6 +188,7 @@ impl Supply {
             Ok(appended) => {
                 let attempt = appended.state.status.as_ref().map_or(0, |at| at.status.attempt);
                 let (claim, fence) = (appended.last().0, appended.last().1.seq);
+                self.shelf().unreachable_since = None;
                 Ok(Some(Taken { name, state: appended.state, claim, fence, attempt, ttl, sent_ms }))
             }
             Err(error) if was_taken(&error) => {
@@ -239,10 +240,10 @@ impl Supply {
                 Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
             });
             let is_current = match ledger.reach {
-                Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => tide
-                    .turn(authority.catch_up(&ledger, &prefix(Some(&self.terms.queue))), |why| {
-                        self.shelf().warn(why, tell)
-                    })?,
+                Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
+                    let asked = authority.catch_up(&ledger, &prefix(Some(&self.terms.queue)));
+                    tide.turn(asked, &mut self.shelf(), tell)?
+                }
                 Reach::Through(_) => false,
                 Reach::Alone | Reach::Provisional => true,
             };

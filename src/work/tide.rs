@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::event::Teller;
+use super::shelf::Shelf;
 use crate::error::{Error, Result};
 
 /// The shortest and the longest time between two askings of the authority by a runner that has nothing to do.
@@ -19,12 +21,11 @@ pub(super) struct Tide {
     pub(super) has_turned: bool,
     next: Instant,
     pause: Duration,
-    unreachable_since: Option<Instant>,
 }
 
 impl Tide {
     pub(super) fn new() -> Tide {
-        Tide { is_idle: false, has_turned: false, next: Instant::now(), pause: CATCH_UP_MIN, unreachable_since: None }
+        Tide { is_idle: false, has_turned: false, next: Instant::now(), pause: CATCH_UP_MIN }
     }
 
     pub(super) fn ask_when_idle(&mut self) {
@@ -35,21 +36,21 @@ impl Tide {
         self.is_idle && Instant::now() >= self.next
     }
 
-    /// Notes how asking went. An outage is waited for, but not for ever.
-    pub(super) fn turn(&mut self, asked: Result<()>, warn: impl FnOnce(String)) -> Result<bool> {
+    /// Notes how asking went; says whether what is known here is current. An outage is waited for, but not for ever.
+    pub(super) fn turn(&mut self, asked: Result<()>, shelf: &mut Shelf, tell: &Teller) -> Result<bool> {
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(CATCH_UP_MAX);
         match asked {
             Ok(()) => {
-                (self.has_turned, self.unreachable_since) = (true, None);
+                (self.has_turned, shelf.unreachable_since) = (true, None);
                 Ok(true)
             }
             Err(error @ Error::Unreachable { .. }) => {
-                let since = *self.unreachable_since.get_or_insert_with(Instant::now);
+                let since = *shelf.unreachable_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > OUTAGE_MAX {
                     return Err(error);
                 }
-                warn(error.to_string());
+                shelf.warn(error.to_string(), tell);
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -19,7 +19,14 @@ fn a_fresh_clone_with_a_remote_and_one_sync_has_the_whole_ledger() {
     let clone = Repo::nowhere();
     clone.git(&["clone", "--quiet", &hub.path().display().to_string(), &clone.path().display().to_string()]);
     assert_eq!(own(&clone, "refs/pm*"), "", "a clone brings nothing of the ledger");
+    for command in ["list", "status"] {
+        clone
+            .pm(&[command])
+            .ok()
+            .says("no tasks here; if origin has some, `pm init --remote origin` and then `pm sync`");
+    }
     clone.git(&["config", "pm.remote", REMOTE]);
+    clone.pm(&["list"]).ok().says("no tasks here; `pm sync` brings those of origin");
     let told = clone.pm(&["sync", "--json"]).json();
     assert_eq!((&told["tasks"], told["taken"].as_array().map(Vec::len)), (&3.into(), Some(3)), "{told}");
     assert_eq!(clone.refs(), a.refs());

@@ -1,6 +1,7 @@
 //! What can be wrong at the hub, and with one task among others: it is named, nothing is taken, and the rest goes on.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use super::hook_hostile::{bent, raw, write};
 use crate::support::fleet::{REMOTE, assert_level, killed_on_its_way, only_trouble, own, refs_at, tip_at, two};
@@ -212,6 +213,29 @@ fn many_new_tasks_come_in_but_for_one_that_breaks_a_rule() {
     b.assert_sound();
 }
 
+/// Gives a hub a hook.
+fn give_hook(hub: &Hub, hook: &str, script: &str) -> PathBuf {
+    std::fs::create_dir_all(hub.path().join("hooks")).expect("made");
+    let file = hub.path().join("hooks").join(hook);
+    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    file
+}
+
+#[test]
+fn a_hub_that_wants_nothing_at_all_is_not_asked_of_every_task_alone() {
+    let (hub, a, _) = two();
+    give_hook(&hub, "pre-receive", "echo >>pushes; exit 1");
+    let lines: String = (0..250).map(|n| format!("{{\"title\":\"T{n}\"}}\n")).collect();
+    a.pm_fed(&lines, &["--offline", "bulk-plan", "--input", "-"]).ok();
+    let told = a.pm(&["sync", "--json"]).exits(20).stdout_json();
+    assert_eq!(told["refused"].as_array().map(Vec::len), Some(250), "{told}");
+    // Once for each batch of a hundred, and on the way to the eight that are tried alone.
+    let pushes = std::fs::read(hub.path().join("pushes")).expect("counted").len();
+    assert!((3..=30).contains(&pushes), "{pushes} pushes");
+    assert_eq!(hub.git(&["for-each-ref", "refs/pm"]), "");
+}
+
 #[test]
 fn one_task_that_the_hub_does_not_want_keeps_no_other_from_being_pushed() {
     // Told apart by the hub, and refused as a whole.
@@ -219,10 +243,7 @@ fn one_task_that_the_hub_does_not_want_keeps_no_other_from_being_pushed() {
         [("update", "case $1 in */t3) exit 1 ;; esac"), ("pre-receive", "if grep -q /t3$; then exit 1; fi")]
     {
         let (hub, a, _) = two();
-        std::fs::create_dir_all(hub.path().join("hooks")).expect("made");
-        let file = hub.path().join("hooks").join(hook);
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("written");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        let file = give_hook(&hub, hook, script);
         let lines: String = (0..6).map(|n| format!("{{\"title\":\"T{n}\"}}\n")).collect();
         a.pm_fed(&lines, &["--offline", "bulk-plan", "--input", "-"]).ok();
         let told = a.pm(&["sync", "--json"]).exits(20).stdout_json();

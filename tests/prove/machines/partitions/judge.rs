@@ -134,14 +134,16 @@ fn resolved(history: &History, lost: &[Lost], log: &Log, unknown: &Unknown, coun
         return Ok(());
     }
     let settled_by_another = log.told.iter().any(|other| could_settle(other, first, repeated));
+    // The worker's next step may have been the same command, and have got that record as its answer.
+    let is_answered = log.told.iter().any(|other| other.code == 0 && other.record == first.record);
     match repeated.code {
         0 if repeated.provisional || repeated.coalesced => Ok(()),
         0 => {
             let now = repeated.record.as_ref().context("an acknowledged record")?;
             ensure!(history.has(&first.slug, now), "acknowledged and lost");
             if now != record && is_there {
-                ensure!(settled_by_another, "both records are there: it was recorded twice");
-                counts.recorded_anew += 1;
+                ensure!(settled_by_another || is_answered, "both records are there: it was recorded twice");
+                counts.recorded_anew += usize::from(!is_answered);
             }
             Ok(())
         }
