@@ -293,11 +293,14 @@ pub const PENDING: &str = "refs/pm-pending/";
 /// Where commits are that records on their way to the authority deliver to a branch: local.
 pub const PENDING_BRANCHES: &str = "refs/pm-pending-branches/";
 
+/// Where records are whose answer was lost and which the authority has, until their sender asks again: local.
+pub const ANSWERS: &str = "refs/pm-answers/";
+
 /// Where the tips of record suffixes are that lost at a sync: local, kept.
 pub const LOST: &str = "refs/pm-lost/";
 
 /// What belongs to one machine: never pushed, and no place for a fetch of git's own (design, section 2).
-pub const LOCAL: [&str; 4] = [SEEN, PENDING, PENDING_BRANCHES, LOST];
+pub const LOCAL: [&str; 5] = [SEEN, PENDING, PENDING_BRANCHES, ANSWERS, LOST];
 
 /// The full name of a task's ref: `refs/pm/tasks/<queue>/<slug>`, escaped where git or Windows forbid the name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -347,6 +350,11 @@ impl RefName {
     /// The prefix of what a pending record of this task delivers, with its final slash.
     pub fn pending_branches(&self) -> String {
         format!("{PENDING_BRANCHES}{}/", self.below(TASKS))
+    }
+
+    /// Where a record of this task is kept that got in, and whose sender does not know so yet. Only for the ref of a task.
+    pub fn answer(&self) -> RefName {
+        RefName(format!("{ANSWERS}{}", self.below(TASKS)))
     }
 
     /// Where a tip of this task is kept that lost at a sync. Only for the ref of a task.

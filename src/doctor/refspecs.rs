@@ -6,7 +6,7 @@ use crate::id::LOCAL;
 use crate::sync::remote::PREFIX;
 
 /// What pm keeps in a repository: a fetch must not write there.
-const OURS: [&str; 5] = [PREFIX, LOCAL[0], LOCAL[1], LOCAL[2], LOCAL[3]];
+const OURS: [&str; 6] = [PREFIX, LOCAL[0], LOCAL[1], LOCAL[2], LOCAL[3], LOCAL[4]];
 
 /// A refspec, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use super::remote::Delivery;
 use super::settle::Link;
 use crate::error::{Error, Result};
-use crate::id::{RecordId, RefName};
+use crate::id::{ANSWERS, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::protocol::decide::Intent;
@@ -16,6 +16,10 @@ use crate::protocol::state::TaskState;
 /// A claim whose answer was lost is what the same command asks for again while it is not older than this
 /// part of the lease.
 const FRESH_PART: u64 = 10;
+
+/// For so many seconds the same command again is taken for a repetition, where somebody else found out that the record
+/// got in.
+const REPEATED_WITHIN_S: i64 = 600;
 
 /// A record of an earlier command whose answer was lost, now that its fate is known.
 pub(super) struct Resolved {
@@ -49,8 +53,8 @@ impl Link {
         }
     }
 
-    /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
-    pub(super) fn repeated(
+    /// The answer to an intent, where it was lost: by what was just found out, or by what others found out before.
+    pub(super) fn answered(
         &self,
         ledger: &Ledger<'_>,
         name: &RefName,
@@ -58,27 +62,95 @@ impl Link {
         intent: &Intent,
         state: &TaskState,
     ) -> Result<Option<(Appended, Option<Delivery>)>> {
-        let Some(Resolved { tip, accepted: true, delivery }) = resolved else { return Ok(None) };
-        let record = ledger.record(name, tip)?;
-        // A sweep sends several records, of which the last stands on one that no chain may end in; nobody repeats a sweep.
-        let Some(below) = record.parent.and_then(|below| ledger.state_at(name, below).ok()) else { return Ok(None) };
-        if !asks_for(ledger, &below, intent, &record) {
-            return Ok(None);
+        for resolved in resolved.into_iter().chain(self.answer(ledger, name)?) {
+            let tip = resolved.tip;
+            if let Some(answer) = repeated(ledger, name, resolved, intent, state)? {
+                self.forget_answer(ledger, name, tip)?;
+                return Ok(Some(answer));
+            }
         }
-        let is_claim = matches!(intent, Intent::Claim { .. });
-        // A claim begins a lease when it is recorded: long ago, it is no answer for whoever asks now, who would count the
-        // lease from now. (`owned` tells of it.) A heartbeat may be: its sender knows since when it asks.
-        let age_s = ledger.clock.wall_seconds().saturating_sub(record.at);
-        let ttl_ms = state.claim().and_then(|claim| claim.ttl).map_or(DEFAULT_TTL_MS, Ttl::ms);
-        let is_fresh = u64::try_from(age_s).is_ok_and(|age_s| age_s.saturating_mul(1000 * FRESH_PART) <= ttl_ms);
-        if is_claim && !is_fresh {
-            return Ok(None);
-        }
-        if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
-            return Ok(None);
-        }
-        Ok(Some((ledger.appended(state.clone(), vec![(tip, record)]), delivery)))
+        Ok(None)
     }
+
+    /// Keeps a record that got in until its sender asks for it again. A heartbeat is rather sent once more: there is no
+    /// harm in two, but in one that is believed to be newer than it is.
+    pub(super) fn keep_answer(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
+        if !is_heartbeat(&ledger.record(name, tip)?) {
+            let before = ledger.store.tip(&name.answer())?.map(RecordId);
+            ledger.move_ref(&name.answer(), before, tip).map(drop)?;
+        }
+        Ok(())
+    }
+
+    /// The record that this agent sent, that got in, and of which it does not know so yet. Whoever has recorded something
+    /// else of the task since then repeats nothing: asked for again, it is wanted once more.
+    pub(super) fn answer(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Resolved>> {
+        let Some(tip) = ledger.store.tip(&name.answer())?.map(RecordId) else { return Ok(None) };
+        let is_theirs = |record: &Record| record.agent == *ledger.agent && !is_heartbeat(record);
+        let sent = ledger.record(name, tip).ok().filter(|record| is_theirs(record) && !is_old(ledger, record));
+        let (Some(_), Some(here)) = (sent, ledger.store.tip(name)?.map(RecordId)) else { return Ok(None) };
+        let since = ledger.fork(name, tip, here)?;
+        if since.base != Some(tip) || since.theirs.iter().any(|(_, record)| is_theirs(record)) {
+            return Ok(None);
+        }
+        Ok(Some(Resolved { tip, accepted: true, delivery: self.noted_delivery(ledger, name)? }))
+    }
+
+    /// Its sender knows, or will not ask any more.
+    pub(super) fn forget_answer(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
+        ledger.drop_ref(&name.answer(), tip).map(drop)
+    }
+
+    /// Forgets the answers that nobody asked for in time.
+    pub(super) fn forget_old_answers(&self, ledger: &Ledger<'_>) -> Result<()> {
+        for (answer, tip) in ledger.store.tips(ANSWERS)? {
+            let name = answer.of_task_below(ANSWERS);
+            let tip = RecordId(tip?);
+            if ledger.record(&name, tip).is_ok_and(|record| is_old(ledger, &record)) {
+                self.forget_answer(ledger, &name, tip)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_heartbeat(record: &Record) -> bool {
+    matches!(record.content, Content::Heartbeat(_))
+}
+
+/// Whether nobody asks any more for a record.
+fn is_old(ledger: &Ledger<'_>, record: &Record) -> bool {
+    ledger.clock.wall_seconds().saturating_sub(record.at) > REPEATED_WITHIN_S
+}
+
+/// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
+fn repeated(
+    ledger: &Ledger<'_>,
+    name: &RefName,
+    resolved: Resolved,
+    intent: &Intent,
+    state: &TaskState,
+) -> Result<Option<(Appended, Option<Delivery>)>> {
+    let Resolved { tip, accepted: true, delivery } = resolved else { return Ok(None) };
+    let record = ledger.record(name, tip)?;
+    // A sweep sends several records, of which the last stands on one that no chain may end in; nobody repeats a sweep.
+    let Some(below) = record.parent.and_then(|below| ledger.state_at(name, below).ok()) else { return Ok(None) };
+    if !asks_for(ledger, &below, intent, &record) {
+        return Ok(None);
+    }
+    let is_claim = matches!(intent, Intent::Claim { .. });
+    // A claim begins a lease when it is recorded: long ago, it is no answer for whoever asks now, who would count the
+    // lease from now. (`owned` tells of it.) A heartbeat may be: its sender knows since when it asks.
+    let age_s = ledger.clock.wall_seconds().saturating_sub(record.at);
+    let ttl_ms = state.claim().and_then(|claim| claim.ttl).map_or(DEFAULT_TTL_MS, Ttl::ms);
+    let is_fresh = u64::try_from(age_s).is_ok_and(|age_s| age_s.saturating_mul(1000 * FRESH_PART) <= ttl_ms);
+    if is_claim && !is_fresh {
+        return Ok(None);
+    }
+    if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
+        return Ok(None);
+    }
+    Ok(Some((ledger.appended(state.clone(), vec![(tip, record)]), delivery)))
 }
 
 /// Whether an intent, decided on what lies below a record, would have made that record.

@@ -222,6 +222,7 @@ impl Link {
         if !self.is_authority {
             return Ok(());
         }
+        self.forget_old_answers(ledger)?;
         for (pending, sent) in ledger.store.tips(PENDING)? {
             let name = pending.of_task_below(PENDING);
             let Ok(sent) = sent else { continue };

@@ -68,7 +68,7 @@ impl Authority for Link {
                     found: format!("it is another task, {}", state.id),
                 });
             }
-            if let Some((appended, delivered)) = self.repeated(ledger, &name, level.resolved, &intent, &state)? {
+            if let Some((appended, delivered)) = self.answered(ledger, &name, level.resolved, &intent, &state)? {
                 return match delivery {
                     Some(wanted) if delivered.as_ref() != Some(wanted) => {
                         let why = "the task was closed by an earlier call whose answer was lost, and that did not deliver this; push the branch by itself".to_owned();
@@ -115,10 +115,12 @@ impl Authority for Link {
             self.still_open(ledger, &name, error, |below, _| below.seq == 0 && is_same(&below.task))
         })?;
         if let Some(state) = ledger.state(&name)? {
-            if let Some(Resolved { tip, accepted: true, .. }) = level.resolved
-                && let Some(appended) = same_creation(ledger, &name, &state, tip, &task, body.as_deref())?
-            {
-                return Ok(appended);
+            let resolved = level.resolved.into_iter().chain(self.answer(ledger, &name)?);
+            for Resolved { tip, .. } in resolved.filter(|resolved| resolved.accepted) {
+                if let Some(appended) = same_creation(ledger, &name, &state, tip, &task, body.as_deref())? {
+                    self.forget_answer(ledger, &name, tip)?;
+                    return Ok(appended);
+                }
             }
             return Err(slug_taken(&state));
         }
@@ -239,7 +241,8 @@ impl Link {
             intent,
             Intent::Heartbeat { .. } | Intent::Report { .. } | Intent::Release { .. } | Intent::Finish { .. }
         );
-        if !is_holders || ledger.store.tip(&name.pending())?.is_some() {
+        // What was left on its way comes first, and what its sender does not know of yet.
+        if !is_holders || ledger.store.tip(&name.pending())?.is_some() || self.answer(ledger, name)?.is_some() {
             return Ok(None);
         }
         let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?;
@@ -290,6 +293,9 @@ impl Link {
             });
         }
         if let Some(resolved) = &resolved {
+            if resolved.accepted {
+                self.keep_answer(ledger, name, resolved.tip)?;
+            }
             ledger.drop_ref(&name.pending(), resolved.tip).map(drop)?;
         }
         Ok(Level { remote, resolved })

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use super::doctor::{doctor, none, the};
@@ -19,10 +19,14 @@ fn age(path: &Path, by: Duration) {
     file.set_modified(SystemTime::now() - by).expect("dated");
 }
 
+/// Makes an empty file of this age. Not this process makes it: what another thread starts meanwhile would have it open,
+/// too, until it runs its own program.
 fn plant(path: PathBuf, by: Duration) -> PathBuf {
     fs::create_dir_all(path.parent().expect("a directory")).expect("made");
-    fs::write(&path, "").expect("written");
-    age(&path, by);
+    let since_epoch = (SystemTime::now() - by).duration_since(SystemTime::UNIX_EPOCH).expect("later");
+    let mut touch = Command::new("touch");
+    touch.arg(format!("--date=@{}.{:09}", since_epoch.as_secs(), since_epoch.subsec_nanos())).arg(&path);
+    assert!(touch.status().expect("touch starts").success());
     path
 }
 

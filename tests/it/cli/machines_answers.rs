@@ -82,21 +82,77 @@ fn a_record_whose_answer_was_lost_is_the_answer_when_the_same_command_is_run_aga
 #[test]
 fn a_creation_whose_answer_was_lost_is_the_answer_when_it_is_planned_again() {
     let Some((far, repo)) = world() else { return };
-    let args = ["plan", "--title", "Do u", "--slug", "u", "--json"];
+    planned_again(&far, &repo, "u", &[]);
+    // By then somebody else has found out.
+    planned_again(&far, &repo, "v", &["sync"]);
+    assert_eq!(own(&repo, "refs/pm-answers"), "");
+}
+
+/// Loses the answer to a creation, heals the network, runs `between`, and creates it again.
+#[track_caller]
+fn planned_again(far: &Far<GitDaemon>, repo: &Repo, slug: &str, between: &[&str]) {
+    let args = ["plan", "--title", "Do it", "--slug", slug, "--json"];
     let gate = far.hub.close_gate();
     let sending = Process::start(repo.pm_command(&args).env("PM_AGENT_ID", AGENT));
     gate.wait_for_push();
     far.network(Behaviour::DropToClient);
     drop(gate);
-    until("the push is carried out", || far.hub.tip(&task_ref("u")));
+    until("the push is carried out", || far.hub.tip(&task_ref(slug)));
     far.network(Behaviour::Cut);
     let record = text(&sending.outcome().fails(22).error()["record"]);
     far.network(Behaviour::Pass);
+    if !between.is_empty() {
+        repo.pm(between).ok();
+    }
     // Another definition is another task.
     let again = repo.pm(&args).json();
     assert_eq!(again["status"]["sha"], record.as_str());
-    assert_level(&far.hub, &repo, "u");
+    assert_level(&far.hub, repo, slug);
     repo.pm(&args).fails(4);
+}
+
+#[test]
+fn a_record_that_others_found_to_be_accepted_is_still_the_answer_to_its_own_command() {
+    let Some((far, repo)) = world() else { return };
+    let mut world = (far, repo);
+    let steps: [(&[&str], i32); 3] = [
+        (&["executing", "--task", "t", "--ttl", "50m"], 6),
+        (&["report", "--task", "t", "--title", "T", "--text", "what was done"], 12),
+        (&["release", "--task", "t"], 6),
+    ];
+    for (args, another) in steps {
+        let (lost, record) = Lost::after(world.0, world.1, args);
+        lost.heal();
+        // The poller, somebody who looks, and the sign of life of the same agent.
+        lost.repo.pm(&["sync"]).ok();
+        lost.repo.pm(&["sync"]).ok();
+        if args[0] == "report" {
+            lost.repo.pm(&["heartbeat", "--task", "t"]).ok();
+        }
+        let (before, answer) = (own(&lost.repo, "refs/pm/"), own(&lost.repo, "refs/pm-answers"));
+        assert_eq!(answer, format!("refs/pm-answers/default/t {record}"));
+        lost.repo.pm(&[&["--agent", "another"], args].concat()).fails(another);
+        assert_eq!(lost.repo.pm(&[args, &["--json"]].concat()).json()["sha"], record.as_str());
+        assert_eq!((own(&lost.repo, "refs/pm/"), own(&lost.repo, "refs/pm-answers")), (before, String::new()));
+        assert_level(&lost.far.hub, &lost.repo, "t");
+        world = (lost.far, lost.repo);
+    }
+    world.1.assert_sound();
+}
+
+#[test]
+fn who_went_on_after_a_lost_answer_repeats_nothing() {
+    let Some((far, repo)) = world() else { return };
+    repo.claim("t");
+    let args = ["release", "--task", "t"];
+    let (lost, record) = Lost::after(far, repo, &args);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    lost.repo.claim("t");
+    let again = lost.repo.pm(&[&args[..], &["--json"]].concat()).json();
+    assert_ne!(again["sha"], record.as_str());
+    assert_eq!(lost.repo.phase("t"), "new");
+    assert_level(&lost.far.hub, &lost.repo, "t");
 }
 
 #[test]

@@ -142,7 +142,11 @@ fn resolved(history: &History, lost: &[Lost], log: &Log, unknown: &Unknown, coun
             let now = repeated.record.as_ref().context("an acknowledged record")?;
             ensure!(history.has(&first.slug, now), "acknowledged and lost");
             if now != record && is_there {
-                ensure!(settled_by_another || is_answered, "both records are there: it was recorded twice");
+                // What its sender repeats after it went on, or a heartbeat, or a claim that is too old to be an answer, is a
+                // new command. Any other repetition gets that record, whoever found out that it got in.
+                let is_new =
+                    matches!(first.verb(), "heartbeat" | "pull" | "executing") || went_on(log, first, repeated);
+                ensure!(is_answered || settled_by_another && is_new, "both records are there: it was recorded twice");
                 counts.recorded_anew += usize::from(!is_answered);
             }
             Ok(())
@@ -162,6 +166,15 @@ fn could_settle(other: &Told, first: &Told, repeated: &Told) -> bool {
     let is_itself = other.args == first.args && other.agent == first.agent;
     let sees_it = other.slug == first.slug || matches!(other.verb(), "pull" | "sweep" | "sync");
     other.machine == first.machine && is_between && !is_itself && sees_it
+}
+
+/// Whether its sender has recorded something else of the task before it repeated the first command.
+fn went_on(log: &Log, first: &Told, repeated: &Told) -> bool {
+    log.told.iter().any(|other| {
+        let is_between = other.started >= first.ended && other.ended <= repeated.started;
+        let is_theirs = other.agent == first.agent && other.slug == first.slug && other.args != first.args;
+        is_between && is_theirs && other.verb() != "heartbeat" && matches!(other.code, 0 | 22)
+    })
 }
 
 impl Lost {
