@@ -177,6 +177,15 @@ impl Progress {
     /// How wide the bar is, in cells: it is drawn again when another one fills.
     const CELLS: usize = 40;
 
+    /// Says that `done` of `total` things are done, which may be others than so far: for a command that does several kinds
+    /// of them one after another.
+    pub fn tell(&mut self, what: &'static str, done: usize, total: usize) {
+        if (self.what, self.total) != (what, total) {
+            (self.what, self.total, self.drawn) = (what, total, None);
+        }
+        self.set(done);
+    }
+
     /// Says that `done` of the things are done.
     pub fn set(&mut self, done: usize) {
         let full = (done * Self::CELLS).checked_div(self.total).unwrap_or(0).min(Self::CELLS);

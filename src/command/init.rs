@@ -13,6 +13,7 @@ use crate::id::{RefName, TASKS};
 use crate::output::span;
 use crate::session::Session;
 use crate::store::{Durability, StoreError};
+use crate::sync::run::Watcher;
 use crate::sync::settle::Trouble;
 
 /// Set a repository up for a ledger, and say what it would look like
@@ -71,7 +72,8 @@ enum Meeting {
 }
 
 fn meeting(session: &Session, remote: &str) -> Meeting {
-    let found = session.link_to(remote).and_then(|link| link.plan(&session.ledger(), &[TASKS.to_owned()], &|| false));
+    let found =
+        session.link_to(remote).and_then(|link| link.plan(&session.ledger(), &[TASKS.to_owned()], Watcher::patient()));
     match found {
         Ok((outcome, ahead)) => {
             let collisions = outcome.troubles.into_iter().filter(|(_, trouble)| matches!(trouble, Trouble::Collision));

@@ -1,5 +1,7 @@
 //! `pm sync`: bring this ledger and a remote's together.
 
+use std::cell::RefCell;
+
 use serde_json::{Value, json};
 
 use crate::config::remote_name;
@@ -10,7 +12,7 @@ use crate::ledger::resolve::prefixes;
 use crate::output::counted;
 use crate::session::Session;
 use crate::sync::reconcile::Rebased;
-use crate::sync::run::Outcome;
+use crate::sync::run::{Outcome, Watcher};
 
 /// Bring this ledger and a remote's together
 ///
@@ -48,20 +50,17 @@ impl Args {
         })?;
         let link = session.link_to(remote)?;
         let prefixes = prefixes(&self.queue);
-        let never = || false;
+        let progress = RefCell::new(session.out.progress("", 0));
+        let tell = |what, done, total| progress.borrow_mut().tell(what, done, total);
+        let watcher = Watcher { stop: &|| false, tell: &tell };
         let (outcome, pushed) = if self.dry_run {
-            let (outcome, ahead) = link.plan(&session.ledger(), &prefixes, &never)?;
-            (outcome, ahead)
+            link.plan(&session.ledger(), &prefixes, watcher)?
         } else {
-            let progress = std::cell::RefCell::new(None);
-            let tell = |what: &'static str, done: usize, total: usize| {
-                let mut progress = progress.borrow_mut();
-                progress.get_or_insert_with(|| session.out.progress(what, total)).set(done);
-            };
-            let mut outcome = link.sync(&session.local_writer(), &prefixes, &never, &tell)?;
+            let mut outcome = link.sync(&session.local_writer(), &prefixes, watcher)?;
             let pushed = std::mem::take(&mut outcome.pushed);
             (outcome, pushed)
         };
+        drop(progress);
         session.out.result(
             || to_json(&outcome, &pushed, remote, self.dry_run),
             || to_text(&outcome, &pushed, remote, self.dry_run),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::remote::NAMED_MAX;
-use super::run::Outcome;
+use super::run::{Outcome, Watcher};
 use super::settle::{Change, Link, Settled, Trouble};
 use crate::error::Result;
 use crate::id::{Oid, RecordId, RefName, TASKS};
@@ -38,7 +38,7 @@ impl Link {
         &self,
         ledger: &Ledger<'_>,
         prefixes: &[String],
-        stop: &dyn Fn() -> bool,
+        watcher: Watcher<'_>,
         outcome: &mut Outcome,
     ) -> Result<Listed> {
         // Read before the remote is asked: what is noted meanwhile is newer than the answer.
@@ -52,7 +52,7 @@ impl Link {
         }
         seen.sort();
         let start = ledger.clock.monotonic();
-        let mut remote = self.remote.list(prefixes, stop)?;
+        let mut remote = self.remote.list(prefixes, watcher.stop)?;
         let end = ledger.clock.monotonic();
         outcome.reading = start.zip(end).map(|(start, end)| Reading { start, end });
         let mut local: Vec<(RefName, Option<Oid>)> = Vec::new();
@@ -71,7 +71,7 @@ impl Link {
         }
         local.sort();
         let mut listed = Listed { changed: BTreeMap::new(), had: BTreeMap::new() };
-        let mut missing = Vec::new();
+        let mut missing = BTreeMap::new();
         let (mut there, mut here, mut noted) =
             (remote.iter().peekable(), local.iter().peekable(), seen.iter().peekable());
         loop {
@@ -90,9 +90,7 @@ impl Link {
                 outcome.strangers.push(name.clone());
                 continue;
             }
-            if tip.is_some() && tip != had && tip != own.flatten() {
-                missing.push(name.clone());
-            }
+            missing.extend(tip.filter(|_| tip != had && tip != own.flatten()).map(|tip| (name.clone(), tip)));
             listed.had.extend(had.map(|had| (name.clone(), had)));
             listed.changed.insert(name.clone(), tip.map(RecordId));
         }
@@ -104,9 +102,9 @@ impl Link {
         let known = if missing.len() > NAMED_MAX {
             seen.into_iter().collect()
         } else {
-            missing.iter().filter_map(|name| Some((name.clone(), *listed.had.get(name)?))).collect()
+            missing.keys().filter_map(|name| Some((name.clone(), *listed.had.get(name)?))).collect()
         };
-        self.remote.fetch_objects(&missing, &known, prefixes, stop)?;
+        self.remote.fetch_objects(&missing, &known, prefixes, watcher)?;
         outcome.tips = remote;
         Ok(listed)
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reconcile::{Action, reconcile};
-use super::run::Outcome;
+use super::run::{Outcome, Watcher};
 use super::settle::Link;
 use crate::error::Result;
 use crate::id::{Oid, RecordId, RefName};
@@ -27,6 +27,7 @@ impl Link {
         changed: &mut BTreeMap<RefName, Option<RecordId>>,
         had: &BTreeMap<RefName, Oid>,
         outcome: &mut Outcome,
+        watcher: Watcher<'_>,
     ) -> Result<()> {
         if changed.len() < MANY {
             return Ok(());
@@ -34,7 +35,11 @@ impl Link {
         let mut moves: Vec<Move> = Vec::new();
         let mut ids = Vec::new();
         let mut counts = Vec::new();
-        for (name, remote) in changed.iter() {
+        for (at, (name, remote)) in changed.iter().enumerate() {
+            if (watcher.stop)() {
+                break;
+            }
+            (watcher.tell)("taking", at, changed.len());
             let Some(remote) = *remote else { continue };
             // What cannot be read is named when it is settled by itself.
             let Ok(Ok(standing)) = self.standing(ledger, name, Some(remote)) else { continue };

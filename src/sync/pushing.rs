@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::remote::{Pushed, Update};
 use super::report::Verdict;
-use super::run::{Outcome, Tell};
+use super::run::{Outcome, Watcher};
 use super::settle::Link;
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName};
@@ -81,18 +81,17 @@ impl Link {
         ledger: &Ledger<'_>,
         updates: &[Update],
         total: &mut Outcome,
-        stop: &dyn Fn() -> bool,
-        tell: Tell<'_>,
+        watcher: Watcher<'_>,
     ) -> Result<bool> {
         let mut again = false;
         let mut batches = Batches::default();
         let mut rest = updates;
         let mut size = BATCH_MIN;
-        while !rest.is_empty() && !stop() {
-            tell("pushing", updates.len() - rest.len(), updates.len());
+        while !rest.is_empty() && !(watcher.stop)() {
+            (watcher.tell)("pushing", updates.len() - rest.len(), updates.len());
             let (batch, later) = rest.split_at(size.min(rest.len()));
             let taken_before = batches.accepted.len();
-            let pushed = self.push_batch(batch, total, &mut batches, stop);
+            let pushed = self.push_batch(batch, total, &mut batches, watcher);
             // What was taken so far is noted, whatever comes next.
             if pushed.is_err() {
                 self.note_many(ledger, &batches.accepted)?;
@@ -113,18 +112,18 @@ impl Link {
         batch: &[Update],
         total: &mut Outcome,
         batches: &mut Batches,
-        stop: &dyn Fn() -> bool,
+        watcher: Watcher<'_>,
     ) -> Result<bool> {
-        let (tasks, said) = match self.remote.push(batch, None, false, stop)? {
+        let (tasks, said) = match self.remote.push(batch, None, false, watcher.stop)? {
             Pushed::NotSent { why } => return Err(Error::Unreachable { remote: self.remote.name.clone(), why }),
             Pushed::Answered { tasks, said, .. } => (tasks, said),
         };
         let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
         if tasks.values().all(failed) {
-            if batch.len() > 1 && batches.may_be_one() && !stop() {
+            if batch.len() > 1 && batches.may_be_one() && !(watcher.stop)() {
                 let (first, second) = batch.split_at(batch.len() / 2);
-                let again = self.push_batch(first, total, batches, stop)?;
-                return Ok(again | self.push_batch(second, total, batches, stop)?);
+                let again = self.push_batch(first, total, batches, watcher)?;
+                return Ok(again | self.push_batch(second, total, batches, watcher)?);
             }
             batches.failed_alone += usize::from(batch.len() == 1);
         }

@@ -10,6 +10,7 @@ use super::lost::{self, Entry};
 use super::reconcile::{Action, reconcile};
 use super::remote::{Pushed, Update};
 use super::report::Verdict;
+use super::run::Watcher;
 use super::settle::{Link, Trouble};
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName, Slug, TASKS};
@@ -50,7 +51,7 @@ impl Link {
     /// `Unreachable`, and failures of the system.
     pub fn push_back(&self, ledger: &Ledger<'_>, prefixes: &[String]) -> Result<PushedBack> {
         let never = || false;
-        let (outcome, _) = self.pull(ledger, prefixes, &never)?;
+        let (outcome, _) = self.pull(ledger, prefixes, Watcher::silent(&never))?;
         let mut done = PushedBack::default();
         for (name, trouble) in outcome.troubles {
             let Trouble::Gone(gone) = &trouble else { continue };

@@ -60,29 +60,41 @@ impl Outcome {
     }
 }
 
-/// What is told while a synchronisation runs: what it is at, how many are done, and of how many.
-pub type Tell<'a> = &'a dyn Fn(&'static str, usize, usize);
+/// Who waits for a synchronisation.
+#[derive(Clone, Copy)]
+pub struct Watcher<'a> {
+    /// Asked again and again: on a yes, it ends early.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Told what it is at, how many are done, and of how many.
+    pub tell: &'a dyn Fn(&'static str, usize, usize),
+}
+
+impl<'a> Watcher<'a> {
+    /// Somebody who may lose interest, and need not be told how far it is.
+    pub fn silent(stop: &'a dyn Fn() -> bool) -> Watcher<'a> {
+        Watcher { stop, tell: &|_, _, _| {} }
+    }
+
+    /// Somebody who waits for the end.
+    pub fn patient() -> Watcher<'static> {
+        Watcher::silent(&|| false)
+    }
+}
 
 impl Link {
     /// Synchronises all tasks below `prefixes`.
     ///
     /// # Errors
     /// `Unreachable`, and failures of the system. What is wrong with single tasks is in the outcome.
-    pub fn sync(
-        &self,
-        ledger: &Ledger<'_>,
-        prefixes: &[String],
-        stop: &dyn Fn() -> bool,
-        tell: Tell<'_>,
-    ) -> Result<Outcome> {
+    pub fn sync(&self, ledger: &Ledger<'_>, prefixes: &[String], watcher: Watcher<'_>) -> Result<Outcome> {
         let mut total = Outcome::default();
         for round in 0..ROUNDS_MAX {
-            let (pulled, ahead) = self.pull(ledger, prefixes, stop)?;
+            let (pulled, ahead) = self.pull(ledger, prefixes, watcher)?;
             total.absorb(pulled);
-            if ahead.is_empty() || stop() {
+            if ahead.is_empty() || (watcher.stop)() {
                 break;
             }
-            if !self.push_all(ledger, &ahead, &mut total, stop, tell)? {
+            if !self.push_all(ledger, &ahead, &mut total, watcher)? {
                 break;
             }
             pause(round + 4);
@@ -98,11 +110,11 @@ impl Link {
         &self,
         ledger: &Ledger<'_>,
         prefixes: &[String],
-        stop: &dyn Fn() -> bool,
+        watcher: Watcher<'_>,
     ) -> Result<(Outcome, Vec<RefName>)> {
         let mut outcome = Outcome::default();
         let mut ahead = Vec::new();
-        let Listed { changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        let Listed { changed, had } = self.survey(ledger, prefixes, watcher, &mut outcome)?;
         for (name, remote) in changed {
             let remote = self.place_there(ledger, &name, remote, had.get(&name).copied())?;
             let standing = match self.standing(ledger, &name, remote) {
@@ -140,12 +152,12 @@ impl Link {
         &self,
         ledger: &Ledger<'_>,
         prefixes: &[String],
-        stop: &dyn Fn() -> bool,
+        watcher: Watcher<'_>,
     ) -> Result<(Outcome, Vec<Update>)> {
         let mut outcome = Outcome::default();
-        let Listed { mut changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
+        let Listed { mut changed, had } = self.survey(ledger, prefixes, watcher, &mut outcome)?;
         self.resolve_pending(ledger, prefixes, &mut changed, &mut outcome)?;
-        let ahead = self.settle_all(ledger, changed, &had, &mut outcome, stop)?;
+        let ahead = self.settle_all(ledger, changed, &had, &mut outcome, watcher)?;
         Ok((outcome, ahead))
     }
 
@@ -153,15 +165,10 @@ impl Link {
     ///
     /// # Errors
     /// As [`Link::sync`].
-    pub(super) fn read_only(
-        &self,
-        ledger: &Ledger<'_>,
-        prefixes: &[String],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Outcome> {
+    pub(super) fn read_only(&self, ledger: &Ledger<'_>, prefixes: &[String], watcher: Watcher<'_>) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let Listed { changed, had } = self.survey(ledger, prefixes, stop, &mut outcome)?;
-        self.settle_all(ledger, changed, &had, &mut outcome, stop)?;
+        let Listed { changed, had } = self.survey(ledger, prefixes, watcher, &mut outcome)?;
+        self.settle_all(ledger, changed, &had, &mut outcome, watcher)?;
         Ok(outcome)
     }
 
@@ -172,12 +179,12 @@ impl Link {
         mut changed: BTreeMap<RefName, Option<RecordId>>,
         had: &BTreeMap<RefName, Oid>,
         outcome: &mut Outcome,
-        stop: &dyn Fn() -> bool,
+        watcher: Watcher<'_>,
     ) -> Result<Vec<Update>> {
-        self.take_many(ledger, &mut changed, had, outcome)?;
+        self.take_many(ledger, &mut changed, had, outcome, watcher)?;
         let mut ahead = Vec::new();
         for (name, remote) in changed {
-            if stop() {
+            if (watcher.stop)() {
                 break;
             }
             let (settled, change, remote) = match self.settle_listed(ledger, &name, remote, had.get(&name).copied()) {

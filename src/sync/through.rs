@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use super::remote::{Delivery, Pushed, Update};
 use super::repeated::{Resolved, asks_for, same_creation};
 use super::report::Verdict;
+use super::run::Watcher;
 use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Link, Settled};
 use crate::error::{Error, Result};
@@ -149,9 +150,9 @@ impl Authority for Link {
     fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey> {
         let prefixes = [prefix.to_owned()];
         let outcome = if dry_run {
-            self.read_only(ledger, &prefixes, stop)?
+            self.read_only(ledger, &prefixes, Watcher::silent(stop))?
         } else {
-            self.sync(ledger, &prefixes, stop, &|_, _, _| {})?
+            self.sync(ledger, &prefixes, Watcher::silent(stop))?
         };
         Ok(Survey {
             troubles: outcome.complaints(),
@@ -229,7 +230,7 @@ impl Authority for Link {
     }
 
     fn catch_up(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<()> {
-        self.pull(ledger, &[prefix.to_owned()], &|| false).map(drop)
+        self.pull(ledger, &[prefix.to_owned()], Watcher::patient()).map(drop)
     }
 }
 
@@ -255,7 +256,7 @@ impl Link {
         match find()? {
             Some(names) => Ok(names),
             None => {
-                self.pull(ledger, &[crate::id::TASKS.to_owned()], &|| false)?;
+                self.pull(ledger, &[crate::id::TASKS.to_owned()], Watcher::patient())?;
                 Ok(find()?.unwrap_or_default())
             }
         }
@@ -329,8 +330,7 @@ impl Link {
         if known.is_empty() {
             // Nothing of it was ever there: asking is cheaper than a fetch that fails.
             let tips = self.remote.list_names(names, &|| false)?;
-            let names: Vec<_> = tips.keys().cloned().collect();
-            self.remote.fetch_objects(&names, &known, &[], &|| false)?;
+            self.remote.fetch_objects(&tips, &known, &[], Watcher::patient())?;
             return Ok(tips);
         }
         self.remote.fetch(names, &known, &|| false)
