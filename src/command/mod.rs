@@ -173,9 +173,10 @@ fn hint_elsewhere(session: &Session, queue: Option<&Queue>, scan: &Scan) -> Resu
     let (store, remotes) = (&session.store, session.store.remotes());
     let hint = match (&session.config.remote, &remotes[..]) {
         (Some(remote), _) if store.tips(&RefName::seen_prefix(remote))?.is_empty() => {
-            format!("`pm sync` brings those of {remote}")
+            format!("`pm sync` brings what {remote} has")
         }
-        (None, [remote, ..]) => {
+        (None, [first, ..]) => {
+            let remote = remotes.iter().find(|remote| *remote == "origin").unwrap_or(first);
             format!("if {remote} has some, `pm init --remote {remote}` and then `pm sync` bring them: a clone does not")
         }
         (Some(_), _) | (None, []) => return Ok(()),

@@ -132,7 +132,9 @@ impl Couriers {
         let failed = |error| Error::io(format!("making {}", dir.display()))(error);
         fs::create_dir_all(dir.join("refs")).map_err(failed)?;
         let mut head = File::create(dir.join(HEAD)).map_err(failed)?;
-        lock::try_lock(&head, Mode::Shared).map_err(failed)?;
+        if !lock::try_lock(&head, Mode::Shared).map_err(failed)? {
+            return Err(failed(std::io::Error::other("it is being swept away")));
+        }
         head.write_all(b"ref: refs/heads/none\n").map_err(failed)?;
         let (common_dir, here) = (self.common_dir.clone(), self.here.clone());
         let courier = Courier { git_dir: dir.clone(), dir: dir.clone(), _in_use: head, common_dir, here };

@@ -2,7 +2,7 @@
 //!
 //! What must never happen here: a task counts as pushed that the other side did not say so of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::remote::{Pushed, Update};
 use super::report::Verdict;
@@ -18,23 +18,17 @@ const BATCH_MIN: usize = 100;
 /// So many tasks go in one push at most: each takes a part of the command line.
 const BATCH_MAX: usize = 1_600;
 
-/// When so many tasks failed alone and none was taken, it is not the tasks: no more batches are halved. A host that takes
-/// nothing, of ten thousand, is asked some hundred and thirty times then, and not twenty thousand times.
+/// When so many tasks failed alone, one after another, it is hardly the tasks: batches are not halved any more, until one
+/// that is picked from them is taken. A host that takes nothing, of ten thousand, is asked some two hundred times then, and
+/// not twenty thousand times.
 const FAILED_ALONE_MAX: usize = 8;
 
 /// How the batches of a synchronisation went so far.
 #[derive(Default)]
 struct Batches {
     accepted: Vec<(RefName, RecordId)>,
-    /// Tasks that were pushed alone, and not taken.
+    /// Tasks that were pushed alone and not taken, since something was taken.
     failed_alone: usize,
-}
-
-impl Batches {
-    /// Whether one of a batch's tasks may be why all of it failed.
-    fn may_be_one(&self) -> bool {
-        self.failed_alone < FAILED_ALONE_MAX || !self.accepted.is_empty()
-    }
 }
 
 impl Link {
@@ -106,7 +100,7 @@ impl Link {
     }
 
     /// Pushes tasks; returns whether some must be looked at again. A batch that is refused or lost as a whole is tried in
-    /// halves, as long as one of its tasks may be why.
+    /// parts, as long as one of its tasks may be why.
     fn push_batch(
         &self,
         batch: &[Update],
@@ -114,39 +108,64 @@ impl Link {
         batches: &mut Batches,
         watcher: Watcher<'_>,
     ) -> Result<bool> {
-        let (tasks, said) = match self.remote.push(batch, None, false, watcher.stop)? {
+        let answer = match self.remote.push(batch, None, false, watcher.stop)? {
             Pushed::NotSent { why } => return Err(Error::Unreachable { remote: self.remote.name.clone(), why }),
             Pushed::Answered { tasks, said, .. } => (tasks, said),
         };
         let failed = |verdict: &Verdict| matches!(verdict, Verdict::Declined(_) | Verdict::Unknown);
-        if tasks.values().all(failed) {
-            if batch.len() > 1 && batches.may_be_one() && !(watcher.stop)() {
-                let (first, second) = batch.split_at(batch.len() / 2);
-                let again = self.push_batch(first, total, batches, watcher)?;
-                return Ok(again | self.push_batch(second, total, batches, watcher)?);
-            }
-            batches.failed_alone += usize::from(batch.len() == 1);
+        if !answer.0.values().all(failed) {
+            batches.failed_alone = 0;
+        } else if batch.len() == 1 {
+            batches.failed_alone += 1;
+        } else if (watcher.stop)() {
+            // They are told of as they are.
+        } else if batches.failed_alone < FAILED_ALONE_MAX {
+            let (first, second) = batch.split_at(batch.len() / 2);
+            let again = self.push_batch(first, total, batches, watcher)?;
+            return Ok(again | self.push_batch(second, total, batches, watcher)?);
+        } else {
+            // Another one each time: this one may be one of the few that are not wanted.
+            let mut batch = batch.to_vec();
+            let picked = getrandom::u64().map_or(0, |random| random % batch.len() as u64);
+            batch.swap(0, usize::try_from(picked).unwrap_or(0));
+            let (one, others) = batch.split_at(1);
+            let again = self.push_batch(one, total, batches, watcher)?;
+            let others_again = match batches.failed_alone {
+                0 => self.push_batch(others, total, batches, watcher)?,
+                _ => note(others, &answer, total, batches),
+            };
+            return Ok(again | others_again);
         }
-        let mut again = false;
-        for update in batch {
-            let name = &update.name;
-            match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
-                Verdict::Accepted => {
-                    batches.accepted.push((name.clone(), RecordId(update.new)));
-                    total.tips.insert(name.clone(), update.new);
-                    total.pushed.push(name.clone());
-                }
-                Verdict::Moved | Verdict::HeldBack => {
-                    again = true;
-                    total.raced.push(name.clone());
-                }
-                Verdict::Unknown => {
-                    again = true;
-                    total.unknown.push(name.clone());
-                }
-                Verdict::Declined(why) => total.refused.push((name.clone(), format!("{why}: {said}"))),
-            }
-        }
-        Ok(again)
+        Ok(note(batch, &answer, total, batches))
     }
+}
+
+/// Notes what became of each task of a batch; returns whether some must be looked at again.
+fn note(
+    batch: &[Update],
+    (tasks, said): &(BTreeMap<RefName, Verdict>, String),
+    total: &mut Outcome,
+    batches: &mut Batches,
+) -> bool {
+    let mut again = false;
+    for update in batch {
+        let name = &update.name;
+        match tasks.get(name).cloned().unwrap_or(Verdict::Unknown) {
+            Verdict::Accepted => {
+                batches.accepted.push((name.clone(), RecordId(update.new)));
+                total.tips.insert(name.clone(), update.new);
+                total.pushed.push(name.clone());
+            }
+            Verdict::Moved | Verdict::HeldBack => {
+                again = true;
+                total.raced.push(name.clone());
+            }
+            Verdict::Unknown => {
+                again = true;
+                total.unknown.push(name.clone());
+            }
+            Verdict::Declined(why) => total.refused.push((name.clone(), format!("{why}: {said}"))),
+        }
+    }
+    again
 }

@@ -196,17 +196,22 @@ impl Remote {
         prefixes: &[String],
         watcher: Watcher<'_>,
     ) -> Result<()> {
-        let mut rows = tips.iter();
-        while rows.len() > 0 && !(watcher.stop)() {
-            (watcher.tell)("fetching", tips.len() - rows.len(), tips.len());
-            let some: Vec<_> = rows.by_ref().take(TIPS_MAX).collect();
-            let had = some.iter().filter_map(|(name, _)| Some((at(name), *known.get(name)?))).collect::<Vec<_>>();
-            let ids: String = some.iter().map(|(_, tip)| format!("{tip}\n")).collect();
+        let mut known = known.clone();
+        let mut rest: Vec<_> = tips.iter().map(|(name, tip)| (name.clone(), *tip)).collect();
+        while !rest.is_empty() && !(watcher.stop)() {
+            (watcher.tell)("fetching", tips.len() - rest.len(), tips.len());
+            let part = rest.split_off(rest.len().saturating_sub(TIPS_MAX));
+            let had = part.iter().filter_map(|(name, _)| Some((at(name), *known.get(name)?))).collect::<Vec<_>>();
+            let ids: String = part.iter().map(|(_, tip)| format!("{tip}\n")).collect();
             let ended = self.run_fetch(&self.couriers.send(&had)?, &ids, self.whole(watcher.stop))?;
             match ended.code {
-                Some(0) => {}
+                Some(0) => known.extend(part),
                 _ if ended.was_cut_off => return Err(self.unreachable(&ended)),
-                _ => return self.fetch_by_name(tips, known, prefixes, watcher.stop),
+                _ => {
+                    rest.extend(part);
+                    let names: Vec<_> = rest.into_iter().map(|(name, _)| name).collect();
+                    return self.fetch_by_name(&names, &known, prefixes, watcher.stop);
+                }
             }
         }
         Ok(())
@@ -214,18 +219,18 @@ impl Remote {
 
     fn fetch_by_name(
         &self,
-        tips: &BTreeMap<RefName, Oid>,
+        names: &[RefName],
         known: &BTreeMap<RefName, Oid>,
         prefixes: &[String],
         stop: &dyn Fn() -> bool,
     ) -> Result<()> {
         let courier = self.couriers.send(&fetched(known))?;
-        let refspecs = if tips.len() > NAMED_MAX && !prefixes.is_empty() {
+        let refspecs = if names.len() > NAMED_MAX && !prefixes.is_empty() {
             self.refspecs(
                 prefixes.iter().map(|prefix| RefName::from_full(format!("{prefix}*"))).collect::<Vec<_>>().iter(),
             )
         } else {
-            self.refspecs(tips.keys())
+            self.refspecs(names)
         };
         let ended = self.run_fetch(&courier, &refspecs, self.whole(stop))?;
         match ended.code {

@@ -2,12 +2,15 @@
 //!
 //! What must never happen here: a record answers for a command that asks for something else.
 
+use std::time::Duration;
+
 use super::remote::Delivery;
 use super::settle::Link;
 use crate::error::{Error, Result};
 use crate::id::{ANSWERS, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
+use crate::ledger::judge::Row;
 use crate::protocol::decide::Intent;
 use crate::protocol::lease::DEFAULT_TTL_MS;
 use crate::protocol::record::{Content, Record, Task, Ttl};
@@ -76,38 +79,47 @@ impl Link {
     /// harm in two, but in one that is believed to be newer than it is.
     pub(super) fn keep_answer(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
         if !is_heartbeat(&ledger.record(name, tip)?) {
-            let before = ledger.store.tip(&name.answer())?.map(RecordId);
-            ledger.move_ref(&name.answer(), before, tip).map(drop)?;
+            let before = ledger.store.tip(&name.answer()).ok().flatten().map(RecordId);
+            // What cannot be kept is recorded anew.
+            let _kept = ledger.move_ref(&name.answer(), before, tip);
         }
         Ok(())
     }
 
-    /// The record that this agent sent, that got in, and of which it does not know so yet. Whoever has recorded something
-    /// else of the task since then repeats nothing: asked for again, it is wanted once more.
+    /// The record that got in, and whose sender does not know so yet. Whoever has recorded something else of the task since
+    /// then repeats nothing: asked for again, it is wanted once more.
     pub(super) fn answer(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Resolved>> {
-        let Some(tip) = ledger.store.tip(&name.answer())?.map(RecordId) else { return Ok(None) };
-        let is_theirs = |record: &Record| record.agent == *ledger.agent && !is_heartbeat(record);
-        let sent = ledger.record(name, tip).ok().filter(|record| is_theirs(record) && !is_old(ledger, record));
-        let (Some(_), Some(here)) = (sent, ledger.store.tip(name)?.map(RecordId)) else { return Ok(None) };
+        let Some(tip) = ledger.store.tip(&name.answer()).ok().flatten().map(RecordId) else { return Ok(None) };
+        let sent = ledger.record(name, tip).ok().filter(|sent| !is_old(ledger, sent));
+        let (Some(sent), Some(here)) = (sent, ledger.store.tip(name)?.map(RecordId)) else { return Ok(None) };
         let since = ledger.fork(name, tip, here)?;
-        if since.base != Some(tip) || since.theirs.iter().any(|(_, record)| is_theirs(record)) {
+        let went_on = |(_, record): &Row| record.agent == sent.agent && !is_heartbeat(record);
+        if since.base != Some(tip) || since.theirs.iter().any(went_on) {
             return Ok(None);
         }
         Ok(Some(Resolved { tip, accepted: true, delivery: self.noted_delivery(ledger, name)? }))
     }
 
-    /// Its sender knows, or will not ask any more.
+    /// Its sender knows, or will not ask any more. Only for who has the turn.
     pub(super) fn forget_answer(&self, ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Result<()> {
-        ledger.drop_ref(&name.answer(), tip).map(drop)
+        ledger.drop_ref(&name.answer(), tip).map(drop)?;
+        match ledger.store.tip(&name.pending())? {
+            // What is noted belongs to that one.
+            Some(_) => Ok(()),
+            None => self.note_delivery(ledger, name, None),
+        }
     }
 
     /// Forgets the answers that nobody asked for in time.
     pub(super) fn forget_old_answers(&self, ledger: &Ledger<'_>) -> Result<()> {
         for (answer, tip) in ledger.store.tips(ANSWERS)? {
             let name = answer.of_task_below(ANSWERS);
-            let tip = RecordId(tip?);
-            if ledger.record(&name, tip).is_ok_and(|record| is_old(ledger, &record)) {
-                self.forget_answer(ledger, &name, tip)?;
+            let Ok(tip) = tip.map(RecordId) else { continue };
+            if ledger.record(&name, tip).map_or(true, |sent| is_old(ledger, &sent))
+                && let Some(_turn) = self.try_turn(&name, Duration::ZERO)?
+            {
+                // What is in the way now is gone the next time.
+                let _forgotten = self.forget_answer(ledger, &name, tip);
             }
         }
         Ok(())
@@ -120,7 +132,8 @@ fn is_heartbeat(record: &Record) -> bool {
 
 /// Whether nobody asks any more for a record.
 fn is_old(ledger: &Ledger<'_>, record: &Record) -> bool {
-    ledger.clock.wall_seconds().saturating_sub(record.at) > REPEATED_WITHIN_S
+    // Also what a clock that was set back dates in the future.
+    ledger.clock.wall_seconds().saturating_sub(record.at).abs() > REPEATED_WITHIN_S
 }
 
 /// Whether a record of an earlier command, whose answer was lost, is what this intent asks for: then it is the answer.
@@ -148,6 +161,10 @@ fn repeated(
         return Ok(None);
     }
     if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
+        return Ok(None);
+    }
+    // Whoever takes a task away means the claim that is there now.
+    if matches!(intent, Intent::Reclaim { .. }) && state.claim().is_some() {
         return Ok(None);
     }
     Ok(Some((ledger.appended(state.clone(), vec![(tip, record)]), delivery)))
@@ -178,5 +195,8 @@ pub(super) fn same_creation(
         return Ok(None);
     }
     let status = ledger.record(name, tip)?;
+    if status.parent != Some(state.id.record()) {
+        return Ok(None);
+    }
     Ok(Some(ledger.appended(state.clone(), vec![(state.id.record(), first), (tip, status)])))
 }

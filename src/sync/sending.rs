@@ -151,7 +151,7 @@ impl Link {
 
     /// Notes what a record that is about to be sent delivers, so that a retry sends both. Leftovers of a writer that died
     /// are removed: whose turn it is knows that they belong to nobody.
-    fn note_delivery(&self, ledger: &Ledger<'_>, name: &RefName, delivery: Option<&Delivery>) -> Result<()> {
+    pub(super) fn note_delivery(&self, ledger: &Ledger<'_>, name: &RefName, delivery: Option<&Delivery>) -> Result<()> {
         for (left, commit) in ledger.store.tips(&name.pending_branches())? {
             ledger.drop_ref(&left, RecordId(commit?)).map(drop)?;
         }

@@ -99,6 +99,9 @@ impl Authority for Link {
             match self.send(ledger, &name, level.remote, after.tip, delivery)? {
                 Fate::Accepted => {
                     self.accept(ledger, &name, Some(tip), after.tip)?;
+                    if delivery.is_some() {
+                        self.note_delivery(ledger, &name, None)?;
+                    }
                     return Ok(ledger.appended(after, records));
                 }
                 Fate::Beaten => pause(attempt),

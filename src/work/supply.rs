@@ -203,6 +203,9 @@ impl Supply {
             Err(error @ (Error::Unreachable { .. } | Error::AnswerLost { .. } | Error::Distrusted { .. })) => {
                 let mut shelf = self.shelf();
                 shelf.is_behind = true;
+                if matches!(error, Error::Unreachable { .. }) {
+                    shelf.unreachable_since.get_or_insert_with(Instant::now);
+                }
                 shelf.rest(task);
                 shelf.warn(error.to_string(), tell);
                 Ok(None)

@@ -1,10 +1,36 @@
 //! Several machines and one hub: what is recorded on one counts on all of them, or nowhere.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::fleet::{REMOTE, assert_level, hub, join, lost, machine, own, records, refs_at, tip_at, two};
 use crate::support::process::Process;
 use crate::support::{AGENT, Repo, task_ref, text};
+
+#[test]
+fn more_tasks_than_are_fetched_at_once_come_whole_by_whatever_protocol() {
+    let (hub, a, _) = two();
+    let lines: String = (0..4_200).map(|n| format!("{{\"title\":\"T{n}\"}}\n")).collect();
+    a.pm_fed(&lines, &["bulk-plan", "--quiet", "--input", "-"]).ok();
+    for (version, is_disturbed) in [("0", false), ("2", true)] {
+        let b = machine(&hub);
+        b.git(&["config", "protocol.version", version]);
+        if is_disturbed {
+            // The listing is answered, the first part is not, and what comes after that is.
+            let file = b.outside().join("upload-pack");
+            let calls = b.outside().join("calls");
+            let script = format!(
+                "#!/bin/sh\necho >>{calls}; [ $(wc -l <{calls}) -ne 2 ] || exit 1\nexec git upload-pack \"$@\"\n",
+                calls = calls.display()
+            );
+            std::fs::write(&file, script).expect("written");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+            b.git(&["config", &format!("remote.{REMOTE}.uploadpack"), &file.display().to_string()]);
+        }
+        b.pm(&["sync"]).ok();
+        assert_eq!(b.refs(), a.refs());
+    }
+}
 
 #[test]
 fn a_fresh_clone_with_a_remote_and_one_sync_has_the_whole_ledger() {
@@ -26,7 +52,7 @@ fn a_fresh_clone_with_a_remote_and_one_sync_has_the_whole_ledger() {
             .says("no tasks here; if origin has some, `pm init --remote origin` and then `pm sync`");
     }
     clone.git(&["config", "pm.remote", REMOTE]);
-    clone.pm(&["list"]).ok().says("no tasks here; `pm sync` brings those of origin");
+    clone.pm(&["list"]).ok().says("no tasks here; `pm sync` brings what origin has");
     let told = clone.pm(&["sync", "--json"]).json();
     assert_eq!((&told["tasks"], told["taken"].as_array().map(Vec::len)), (&3.into(), Some(3)), "{told}");
     assert_eq!(clone.refs(), a.refs());

@@ -156,6 +156,82 @@ fn who_went_on_after_a_lost_answer_repeats_nothing() {
 }
 
 #[test]
+fn the_answer_to_an_earlier_command_is_none_to_one_that_means_something_else() {
+    let Some((far, repo)) = world() else { return };
+    // Who takes a claim away, and gets no answer, does not mean the next one by that.
+    repo.pm_as("w2", &["executing", "--task", "t"]).ok();
+    let (lost, record) = Lost::after(far, repo, &["reclaim", "--task", "t"]);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    lost.repo.pm_as("w3", &["executing", "--task", "t"]).ok();
+    let again = lost.repo.pm(&["reclaim", "--task", "t", "--json"]).json();
+    assert_ne!(again["sha"], record.as_str());
+    assert_eq!(lost.repo.phase("t"), "new");
+
+    // A claim whose answer was lost does not answer for the creation below it.
+    let Lost { far, repo } = lost;
+    let plan = ["plan", "--title", "Do u", "--slug", "u"];
+    repo.pm(&plan).ok();
+    planned_again(&far, &repo, "v", &["sync"]);
+    let gate = far.hub.close_gate();
+    let claiming = Process::start(repo.pm_command(&["executing", "--task", "u", "--json"]).env("PM_AGENT_ID", AGENT));
+    gate.wait_for_push();
+    far.network(Behaviour::DropToClient);
+    let before = far.hub.tip(&task_ref("u"));
+    drop(gate);
+    until("the push is carried out", || (far.hub.tip(&task_ref("u")) != before).then_some(()));
+    far.network(Behaviour::Cut);
+    let claim = text(&claiming.outcome().fails(22).error()["record"]);
+    far.network(Behaviour::Pass);
+    repo.pm(&["sync"]).ok();
+    repo.pm(&plan).fails(4);
+    assert_eq!(repo.pm(&["executing", "--task", "u", "--json"]).json()["sha"], claim.as_str());
+}
+
+#[test]
+fn an_answer_reaches_who_acts_for_the_holder_of_a_claim() {
+    let Some((far, repo)) = world() else { return };
+    let claim = repo.claim("t");
+    let report = ["report", "--task", "t", "--title", "T", "--claim", &claim];
+    let (lost, record) = Lost::after(far, repo, &report);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    // The claim says whose record it is, whoever runs the command.
+    let again = lost.repo.pm_as("another-shell", &[&report[..], &["--json"]].concat()).json();
+    assert_eq!(again["sha"], record.as_str());
+    assert_eq!(records(&lost.repo, "t"), 4);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_or_is_old_stands_in_nobodys_way() {
+    let (hub, a, _) = two();
+    a.plan("t");
+    let answer = a.git_dir().join("refs/pm-answers/default/t");
+    std::fs::create_dir_all(answer.parent().expect("a directory")).expect("made");
+    for garbage in ["", &format!("{}\n", "1".repeat(40))] {
+        std::fs::write(&answer, garbage).expect("written");
+        a.pm(&["sync"]).ok();
+        a.claim("t");
+        a.pm(&["release", "--task", "t"]).ok();
+        assert_level(&hub, &a, "t");
+    }
+    assert!(!answer.exists(), "what names no record is forgotten");
+    // Two days old, as git sees it: a claim that is kept as an answer.
+    let raw = a.git(&["cat-file", "commit", &a.tip("t")]);
+    let old = a
+        .git_fed(raw.replace(&dated(&raw), "1000000000").as_bytes(), &["hash-object", "-t", "commit", "-w", "--stdin"]);
+    a.git(&["update-ref", "refs/pm-answers/default/t", &old]);
+    a.pm(&["sync"]).ok();
+    assert_eq!(own(&a, "refs/pm-answers"), "");
+}
+
+/// The second since 1970 at which a commit was written, as it stands in it.
+fn dated(commit: &str) -> String {
+    let author = commit.lines().find(|line| line.starts_with("author ")).expect("an author");
+    author.rsplit(' ').nth(1).expect("a time").to_owned()
+}
+
+#[test]
 fn what_is_on_its_way_is_settled_by_the_next_command_on_that_task_whatever_it_is() {
     let Some((far, repo)) = world() else { return };
     let (lost, claim) = Lost::after(far, repo, &["executing", "--task", "t"]);

@@ -96,20 +96,25 @@ fn a_branch_that_may_not_be_moved_says_what_the_hub_said() {
 
 #[test]
 fn a_delivery_that_was_cut_off_is_delivered_whole_by_the_same_command_again() {
-    let (hub, a, _) = world();
-    let work = commit(&a, "work");
-    let before = main_at(&hub);
-    let record = killed_on_its_way(&hub, &a, &FINISH);
-    assert_eq!(
-        own(&a, "refs/pm-pending-branches"),
-        format!("refs/pm-pending-branches/default/t/refs/heads/main {work}")
-    );
-    assert_eq!(main_at(&hub), before);
-    let again = a.pm(&[&FINISH[..], &["--json"]].concat()).json();
-    assert_eq!(text(&again["sha"]), record, "that same record");
-    assert_eq!(main_at(&hub), work);
-    assert_level(&hub, &a, "t");
-    assert_eq!(own(&a, "refs/pm-pending"), "");
+    for is_settled_by_another in [false, true] {
+        let (hub, a, _) = world();
+        let work = commit(&a, "work");
+        let before = main_at(&hub);
+        let record = killed_on_its_way(&hub, &a, &FINISH);
+        let noted = format!("refs/pm-pending-branches/default/t/refs/heads/main {work}");
+        assert_eq!((own(&a, "refs/pm-pending-branches"), main_at(&hub)), (noted, before));
+        if is_settled_by_another {
+            a.pm(&["sync"]).ok();
+            assert_eq!(main_at(&hub), work);
+        }
+        let again = a.pm(&[&FINISH[..], &["--json"]].concat()).json();
+        assert_eq!(text(&again["sha"]), record, "that same record");
+        assert_eq!(main_at(&hub), work);
+        assert_level(&hub, &a, "t");
+        for left in ["refs/pm-pending", "refs/pm-pending-branches", "refs/pm-answers"] {
+            assert_eq!(own(&a, left), "");
+        }
+    }
 }
 
 #[test]
