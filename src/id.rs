@@ -389,6 +389,13 @@ impl RefName {
         Ok((queue, slug))
     }
 
+    /// As [`RefName::from_full`], of a name as git keeps it. One that is not UTF-8 is no task's.
+    pub fn from_bytes(full: &[u8]) -> RefName {
+        // Nearly all are: found out at once, and not byte by byte.
+        let text = String::from_utf8(full.to_vec());
+        RefName(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
     /// Wraps a full ref name that was read from a repository.
     pub fn from_full(name: String) -> RefName {
         RefName(name)

@@ -193,7 +193,15 @@ impl Courier {
     /// # Errors
     /// `Io` where git cannot be run.
     pub fn run(&self, args: &[String], input: &str, bounds: Bounds<'_>) -> Result<Ended> {
-        self.run_traced(args, input, bounds, None)
+        self.run_traced(args, input, bounds, None, &mut || {})
+    }
+
+    /// As [`Courier::run`], and does something else while git is under way, which must not take long.
+    ///
+    /// # Errors
+    /// `Io` where git cannot be run.
+    pub fn run_while(&self, args: &[String], bounds: Bounds<'_>, meanwhile: &mut dyn FnMut()) -> Result<Ended> {
+        self.run_traced(args, "", bounds, None, meanwhile)
     }
 
     /// As [`Courier::run`], for a push: also tells whether git began to send anything. Before it starts the program that
@@ -203,7 +211,7 @@ impl Courier {
     /// `Io` where git cannot be run.
     pub fn run_push(&self, args: &[String], bounds: Bounds<'_>) -> Result<(Ended, bool)> {
         let trace = self.dir.join("trace");
-        let ended = self.run_traced(args, "", bounds, Some(&trace))?;
+        let ended = self.run_traced(args, "", bounds, Some(&trace), &mut || {})?;
         // Without a trace nothing is known, so it counts as sent.
         let trace = fs::read(&trace).unwrap_or_default();
         let has = |words: &[u8]| trace.windows(words.len()).any(|part| part == words);
@@ -213,7 +221,14 @@ impl Courier {
         Ok((ended, has_sent))
     }
 
-    fn run_traced(&self, args: &[String], input: &str, bounds: Bounds<'_>, trace: Option<&Path>) -> Result<Ended> {
+    fn run_traced(
+        &self,
+        args: &[String],
+        input: &str,
+        bounds: Bounds<'_>,
+        trace: Option<&Path>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Ended> {
         let failed = |error| Error::io(format!("running git {}", args.join(" ")))(error);
         let mut child = self.command(args, trace).spawn().map_err(failed)?;
         let started = Instant::now();
@@ -233,6 +248,7 @@ impl Courier {
         std::thread::spawn(move || tell_stderr.send(read_beginning(stderr.as_mut())));
         let mut told_at: Option<Instant> = None;
         let group = Pid::from_child(&child);
+        meanwhile();
         // git's own end closes its stdout. An ssh that it leaves behind for the next connection keeps stderr open.
         let status = loop {
             match told.recv_timeout(LOOK) {
@@ -315,7 +331,8 @@ fn read_all(pipe: Option<&mut impl Read>) -> String {
     if let Some(pipe) = pipe {
         let _what_could_be_read = pipe.read_to_end(&mut bytes);
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    // It is UTF-8 if nothing is wrong, which is found out at once, and not byte by byte.
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// A text with URLs in it, without the passwords in those.

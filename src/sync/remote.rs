@@ -119,13 +119,18 @@ impl Remote {
         Some(RefName::from_full(format!("{PREFIX}{}", there.strip_prefix(&self.prefix)?)))
     }
 
-    /// What the remote has below prefixes that end in `/`, by our names.
+    /// What the remote has below prefixes that end in `/`, by our names; does something else while it answers.
     ///
     /// # Errors
     /// `Unreachable`.
-    pub fn list(&self, prefixes: &[String], stop: &dyn Fn() -> bool) -> Result<BTreeMap<RefName, Oid>> {
+    pub fn list(
+        &self,
+        prefixes: &[String],
+        stop: &dyn Fn() -> bool,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<BTreeMap<RefName, Oid>> {
         let patterns = prefixes.iter().map(|prefix| self.there(&RefName::from_full(format!("{prefix}*"))));
-        self.list_patterns(patterns, self.whole(stop))
+        self.list_patterns(patterns, self.whole(stop), meanwhile)
     }
 
     /// Where these tasks are at the remote. A task that is not there is missing in the answer.
@@ -133,7 +138,7 @@ impl Remote {
     /// # Errors
     /// `Unreachable`.
     pub fn list_names(&self, names: &[RefName], stop: &dyn Fn() -> bool) -> Result<BTreeMap<RefName, Oid>> {
-        let found = self.list_patterns(names.iter().map(|name| self.there(name)), self.single(stop))?;
+        let found = self.list_patterns(names.iter().map(|name| self.there(name)), self.single(stop), &mut || {})?;
         Ok(found.into_iter().filter(|(name, _)| names.contains(name)).collect())
     }
 
@@ -141,11 +146,12 @@ impl Remote {
         &self,
         patterns: impl Iterator<Item = String>,
         bounds: Bounds<'_>,
+        meanwhile: &mut dyn FnMut(),
     ) -> Result<BTreeMap<RefName, Oid>> {
         let courier = self.couriers.send(&[])?;
         let args =
             words(&["ls-remote", "--quiet", "--refs", &self.name]).into_iter().chain(patterns).collect::<Vec<_>>();
-        let ended = courier.run(&args, "", bounds)?;
+        let ended = courier.run_while(&args, bounds, meanwhile)?;
         if ended.code != Some(0) {
             return Err(self.unreachable(&ended));
         }

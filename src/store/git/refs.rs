@@ -59,7 +59,7 @@ impl Refs {
         let mut loose = loose.into_iter().peekable();
         for row in packed.iter_prefixed(prefix.into()).map_err(damaged)? {
             let row = row.map_err(damaged)?;
-            let name = RefName::from_full(row.name.as_bstr().to_string());
+            let name = RefName::from_bytes(row.name.as_bstr());
             let mut is_hidden = false;
             while let Some(loose_row) = loose.next_if(|loose_row| loose_row.0 <= name) {
                 is_hidden = loose_row.0 == name;

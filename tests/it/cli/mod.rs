@@ -27,6 +27,7 @@ mod machines_configuration;
 mod machines_delivery;
 mod machines_faults;
 mod machines_repair;
+mod machines_repeated;
 mod machines_sweep;
 mod machines_work;
 mod names;

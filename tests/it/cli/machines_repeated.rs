@@ -1,0 +1,159 @@
+//! The same command again, after its answer was lost and somebody else found out what became of its record.
+
+use super::machines_answers::{Lost, world};
+use crate::support::fleet::{Far, assert_level, own, records, two};
+use crate::support::process::Process;
+use crate::support::servers::{Behaviour, GitDaemon};
+use crate::support::{AGENT, Repo, task_ref, text, until};
+
+#[test]
+fn a_creation_whose_answer_was_lost_is_the_answer_when_it_is_planned_again() {
+    let Some((far, repo)) = world() else { return };
+    planned_again(&far, &repo, "u", &[]);
+    // By then somebody else has found out.
+    planned_again(&far, &repo, "v", &["sync"]);
+    assert_eq!(own(&repo, "refs/pm-answers"), "");
+}
+
+/// Loses the answer to a creation, heals the network, runs `between`, and creates it again.
+#[track_caller]
+fn planned_again(far: &Far<GitDaemon>, repo: &Repo, slug: &str, between: &[&str]) {
+    let args = ["plan", "--title", "Do it", "--slug", slug, "--json"];
+    let gate = far.hub.close_gate();
+    let sending = Process::start(repo.pm_command(&args).env("PM_AGENT_ID", AGENT));
+    gate.wait_for_push();
+    far.network(Behaviour::DropToClient);
+    drop(gate);
+    until("the push is carried out", || far.hub.tip(&task_ref(slug)));
+    far.network(Behaviour::Cut);
+    let record = text(&sending.outcome().fails(22).error()["record"]);
+    far.network(Behaviour::Pass);
+    if !between.is_empty() {
+        repo.pm(between).ok();
+    }
+    // Another definition is another task.
+    let again = repo.pm(&args).json();
+    assert_eq!(again["status"]["sha"], record.as_str());
+    assert_level(&far.hub, repo, slug);
+    repo.pm(&args).fails(4);
+}
+
+#[test]
+fn a_record_that_others_found_to_be_accepted_is_still_the_answer_to_its_own_command() {
+    let Some((far, repo)) = world() else { return };
+    let mut world = (far, repo);
+    let steps: [(&[&str], i32); 3] = [
+        (&["executing", "--task", "t", "--ttl", "50m"], 6),
+        (&["report", "--task", "t", "--title", "T", "--text", "what was done"], 12),
+        (&["release", "--task", "t"], 6),
+    ];
+    for (args, another) in steps {
+        let (lost, record) = Lost::after(world.0, world.1, args);
+        lost.heal();
+        // The poller, somebody who looks, and the sign of life of the same agent.
+        lost.repo.pm(&["sync"]).ok();
+        lost.repo.pm(&["sync"]).ok();
+        if args[0] == "report" {
+            lost.repo.pm(&["heartbeat", "--task", "t"]).ok();
+        }
+        let (before, answer) = (own(&lost.repo, "refs/pm/"), own(&lost.repo, "refs/pm-answers"));
+        assert_eq!(answer, format!("refs/pm-answers/default/t {record}"));
+        lost.repo.pm(&[&["--agent", "another"], args].concat()).fails(another);
+        assert_eq!(lost.repo.pm(&[args, &["--json"]].concat()).json()["sha"], record.as_str());
+        assert_eq!((own(&lost.repo, "refs/pm/"), own(&lost.repo, "refs/pm-answers")), (before, String::new()));
+        assert_level(&lost.far.hub, &lost.repo, "t");
+        world = (lost.far, lost.repo);
+    }
+    world.1.assert_sound();
+}
+
+#[test]
+fn who_went_on_after_a_lost_answer_repeats_nothing() {
+    let Some((far, repo)) = world() else { return };
+    repo.claim("t");
+    let args = ["release", "--task", "t"];
+    let (lost, record) = Lost::after(far, repo, &args);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    lost.repo.claim("t");
+    let again = lost.repo.pm(&[&args[..], &["--json"]].concat()).json();
+    assert_ne!(again["sha"], record.as_str());
+    assert_eq!(lost.repo.phase("t"), "new");
+    assert_level(&lost.far.hub, &lost.repo, "t");
+}
+
+#[test]
+fn the_answer_to_an_earlier_command_is_none_to_one_that_means_something_else() {
+    let Some((far, repo)) = world() else { return };
+    // Who takes a claim away, and gets no answer, does not mean the next one by that.
+    repo.pm_as("w2", &["executing", "--task", "t"]).ok();
+    let (lost, record) = Lost::after(far, repo, &["reclaim", "--task", "t"]);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    lost.repo.pm_as("w3", &["executing", "--task", "t"]).ok();
+    let again = lost.repo.pm(&["reclaim", "--task", "t", "--json"]).json();
+    assert_ne!(again["sha"], record.as_str());
+    assert_eq!(lost.repo.phase("t"), "new");
+
+    // A claim whose answer was lost does not answer for the creation below it.
+    let Lost { far, repo } = lost;
+    let plan = ["plan", "--title", "Do u", "--slug", "u"];
+    repo.pm(&plan).ok();
+    planned_again(&far, &repo, "v", &["sync"]);
+    let gate = far.hub.close_gate();
+    let claiming = Process::start(repo.pm_command(&["executing", "--task", "u", "--json"]).env("PM_AGENT_ID", AGENT));
+    gate.wait_for_push();
+    far.network(Behaviour::DropToClient);
+    let before = far.hub.tip(&task_ref("u"));
+    drop(gate);
+    until("the push is carried out", || (far.hub.tip(&task_ref("u")) != before).then_some(()));
+    far.network(Behaviour::Cut);
+    let claim = text(&claiming.outcome().fails(22).error()["record"]);
+    far.network(Behaviour::Pass);
+    repo.pm(&["sync"]).ok();
+    repo.pm(&plan).fails(4);
+    assert_eq!(repo.pm(&["executing", "--task", "u", "--json"]).json()["sha"], claim.as_str());
+}
+
+#[test]
+fn an_answer_reaches_who_acts_for_the_holder_of_a_claim() {
+    let Some((far, repo)) = world() else { return };
+    let claim = repo.claim("t");
+    let report = ["report", "--task", "t", "--title", "T", "--claim", &claim];
+    let (lost, record) = Lost::after(far, repo, &report);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    // The claim says whose record it is, whoever runs the command.
+    let again = lost.repo.pm_as("another-shell", &[&report[..], &["--json"]].concat()).json();
+    assert_eq!(again["sha"], record.as_str());
+    assert_eq!(records(&lost.repo, "t"), 4);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_or_is_old_stands_in_nobodys_way() {
+    let (hub, a, _) = two();
+    a.plan("t");
+    let answer = a.git_dir().join("refs/pm-answers/default/t");
+    std::fs::create_dir_all(answer.parent().expect("a directory")).expect("made");
+    for garbage in ["", &format!("{}\n", "1".repeat(40))] {
+        std::fs::write(&answer, garbage).expect("written");
+        a.pm(&["sync"]).ok();
+        a.claim("t");
+        a.pm(&["release", "--task", "t"]).ok();
+        assert_level(&hub, &a, "t");
+    }
+    assert!(!answer.exists(), "what names no record is forgotten");
+    // Two days old, as git sees it: a claim that is kept as an answer.
+    let raw = a.git(&["cat-file", "commit", &a.tip("t")]);
+    let old = a
+        .git_fed(raw.replace(&dated(&raw), "1000000000").as_bytes(), &["hash-object", "-t", "commit", "-w", "--stdin"]);
+    a.git(&["update-ref", "refs/pm-answers/default/t", &old]);
+    a.pm(&["sync"]).ok();
+    assert_eq!(own(&a, "refs/pm-answers"), "");
+}
+
+/// The second since 1970 at which a commit was written, as it stands in it.
+fn dated(commit: &str) -> String {
+    let author = commit.lines().find(|line| line.starts_with("author ")).expect("an author");
+    author.rsplit(' ').nth(1).expect("a time").to_owned()
+}
