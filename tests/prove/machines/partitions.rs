@@ -87,9 +87,9 @@ pub fn prove(dir: &Path, runs: usize, seed: u64) -> Result<String> {
     } = counts;
     Ok(format!(
         "{runs} partition runs: {acknowledged} acknowledged records all there; {unknown} answers lost, {unknown_accepted} of \
-         those records had been accepted, each was resolved ({recorded_anew} recorded anew, since another process had \
-         settled the first); {provisional} provisional records, {provisional_lost} lost, all with an account; {reclaims} \
-         claims swept; exits {exits:?}; a run took at most {slowest:.1?}"
+         those records had been accepted, each was resolved ({recorded_anew} repetitions were new commands); \
+         {provisional} provisional records, {provisional_lost} lost, all with an account; {reclaims} claims swept; exits \
+         {exits:?}; a run took at most {slowest:.1?}"
     ))
 }
 
