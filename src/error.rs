@@ -113,7 +113,7 @@ pub enum Error {
     },
     /// A record was sent to the authority, and its answer was lost.
     #[error(
-        "{place}: the record {record} was sent to the authority '{remote}', and its answer was lost: {why}. Whether it was accepted is not known yet: run the same command again, it sends the same record"
+        "{place}: the record {record} was sent to the authority '{remote}', and its answer was lost ({why}). Whether it was accepted is not known yet: run the same command again, it sends the same record"
     )]
     AnswerLost {
         /// The task.

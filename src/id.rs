@@ -329,7 +329,12 @@ impl RefName {
 
     /// Where the tip of this task is kept that `remote` has and nobody believes. Only for the ref of a task.
     pub fn refused_at(&self, remote: &str) -> RefName {
-        RefName(format!("{SEEN}{remote}/refused/{}", self.below(TASKS)))
+        RefName(format!("{}{}", RefName::refused_prefix(remote), self.below(TASKS)))
+    }
+
+    /// The prefix of what `remote` has and nobody believes, with its final slash.
+    pub fn refused_prefix(remote: &str) -> String {
+        format!("{SEEN}{remote}/refused/")
     }
 
     /// The prefix of what was last seen at `remote`, with its final slash.

@@ -118,8 +118,11 @@ fn check_remote(git: &Git, remote: &str, set: Option<&str>) -> Result<()> {
     }
     let remotes = git.remotes()?;
     if !remotes.iter().any(|known| known == remote) {
-        let known =
-            if remotes.is_empty() { "there are none".to_owned() } else { format!("there are {}", remotes.join(", ")) };
+        let known = if remotes.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("those of this repository: {}", remotes.join(", "))
+        };
         return Err(Error::Usage(format!(
             "'{remote}' is not a remote of this repository ({known}); `git remote add '{remote}' <url>` adds it"
         )));

@@ -69,6 +69,16 @@ impl Args {
         let mut losses = 0;
         let mut locked = None;
         let mut is_current = !matches!(ledger.reach, Reach::Through(_));
+        if let Reach::Through(authority) = ledger.reach {
+            // A claim that got in without an answer, as somebody found out, is what this command asks for again.
+            for found in authority.unanswered(&ledger, &self.filter.prefix(session)?)? {
+                match session.writer()?.append(found, Intent::Claim { ttl: self.ttl }) {
+                    Ok(appended) => return Ok(Some(appended)),
+                    Err(error) if was_taken(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
         loop {
             let runnable = self.filter.runnable(session, &ledger)?;
             if runnable.tasks.is_empty() || losses > 0 {

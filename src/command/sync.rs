@@ -113,6 +113,7 @@ fn to_json(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
         "taken": taken,
         "pushed": pushed,
         "rebased": rebased,
+        "beaten": outcome.beaten.iter().map(|(name, record)| json!({"ref": name, "record": record})).collect::<Vec<_>>(),
         "left_alone": left,
         "refused": refused,
         "raced": outcome.raced,
@@ -140,6 +141,12 @@ fn to_text(outcome: &Outcome, pushed: &[RefName], remote: &str, dry_run: bool) -
         for (fate, why) in lost {
             lines.push(format!("  {} by {} {would}lost: {why}", fate.what, fate.agent));
         }
+    }
+    for (name, record) in &outcome.beaten {
+        lines.push(format!(
+            "{}: the record {record}, whose answer was lost, came too late; `pm lost` tells of it",
+            place(name)
+        ));
     }
     for (name, trouble) in &outcome.troubles {
         lines.push(format!("{} was left alone: {trouble}", place(name)));

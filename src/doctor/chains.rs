@@ -30,6 +30,8 @@ pub struct Chains {
     unpushed: usize,
     /// Tasks that the authority was seen to have, and that are not here.
     vanished: Vec<String>,
+    /// Tasks of which the authority has what was not believed.
+    distrusted: Vec<String>,
     /// Records on their way to the authority.
     pending: usize,
     /// Tips that lost at a sync.
@@ -67,6 +69,8 @@ impl Chains {
         }
         if let Some(remote) = remote {
             let seen = tips(store, &RefName::seen_prefix(remote))?;
+            chains.distrusted =
+                tips(store, &RefName::refused_prefix(remote))?.into_iter().map(|(name, _)| name).collect();
             let local = tips(store, TASKS)?;
             let find = |rows: &[(String, Option<Oid>)], name: &str| {
                 rows.binary_search_by(|row| row.0.as_str().cmp(name)).ok().map(|at| rows[at].1)
@@ -120,7 +124,7 @@ impl Chains {
         }
         if !self.vanished.is_empty() {
             let found = format!(
-                "{} that '{remote}' had when it was last read are not here any more: {}. Something deleted the refs, as a fetch that prunes",
+                "not here any more: {} that '{remote}' had when it was last read: {}. Something deleted the refs, as a fetch that prunes",
                 counted(self.vanished.len(), "task"),
                 some_of(&self.vanished)
             );
@@ -129,6 +133,14 @@ impl Chains {
                 found,
                 "`pm sync` takes them from there again; what was not pushed is found with `git fsck --lost-found`",
             ));
+        }
+        if !self.distrusted.is_empty() {
+            let tasks = counted(self.distrusted.len(), "task");
+            let found = format!(
+                "{tasks} at '{remote}' had something that breaks a rule when it was last read, and was left alone: {}",
+                some_of(&self.distrusted)
+            );
+            findings.push(Finding::wrong("distrusted", found, "`pm sync` says which rule, and what to do"));
         }
         if self.pending > 0 {
             let found =

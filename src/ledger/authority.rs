@@ -55,6 +55,13 @@ pub trait Authority {
     /// Failures of the system.
     fn published(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<()>;
 
+    /// The tasks below `prefix` which this agent holds, and of which something got in whose answer was lost: perhaps the very
+    /// claim that is asked for again.
+    ///
+    /// # Errors
+    /// Failures of the system.
+    fn unanswered(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<Vec<Found>>;
+
     /// Brings everything here that the authority has, and takes it over where nothing speaks against it.
     ///
     /// # Errors

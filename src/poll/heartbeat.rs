@@ -54,13 +54,13 @@ impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} read, {} reclaimed, {} rejected, {} raced, {} watched, {} errors, in {}",
+            "{} read, {} reclaimed, {} rejected, {} raced, {} watched, {}, in {}",
             counted(self.tasks, "task"),
             self.reclaimed,
             self.rejected,
             self.raced,
             self.observing,
-            self.errors,
+            counted(self.errors, "error"),
             span(self.duration_ms),
         )?;
         if self.taken + self.pushed + self.lost > 0 {

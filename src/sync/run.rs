@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::listed::Listed;
 use super::reconcile::{Action, Rebased, reconcile};
 use super::remote::Update;
+use super::repeated::Resolved;
 use super::settle::{Change, Link, Settled, Trouble};
+use super::through::Level;
 use crate::error::{Error, Result};
 use crate::id::{Oid, PENDING, RecordId, RefName};
 use crate::ledger::Ledger;
@@ -31,6 +33,8 @@ pub struct Outcome {
     pub pushed: Vec<RefName>,
     /// Tasks of which something was put on top of the remote's records, or lost.
     pub rebased: Vec<(RefName, Box<Rebased>)>,
+    /// Records whose answer was lost, and that never got in.
+    pub beaten: Vec<(RefName, RecordId)>,
     /// Tasks that were left alone.
     pub troubles: Vec<(RefName, Trouble)>,
     /// Tasks that the remote did not want, and what it said.
@@ -196,11 +200,7 @@ impl Link {
                 }
             };
             outcome.tips.extend(remote.map(|remote| (name.clone(), remote.0)));
-            match change {
-                Change::None => {}
-                Change::Taken(records) => outcome.taken.push((name.clone(), records)),
-                Change::Rebased(rebased) => outcome.rebased.push((name.clone(), rebased)),
-            }
+            outcome.note(&name, change);
             match settled {
                 Settled::Level => {}
                 // What is on its way there comes first.
@@ -240,8 +240,14 @@ impl Link {
                 continue;
             }
             match self.finish_pending(ledger, &name) {
-                Ok(remote) => {
+                Ok(Level { remote, resolved, change }) => {
                     outcome.tips.extend(remote.map(|remote| (name.clone(), remote.0)));
+                    match resolved {
+                        Some(Resolved { accepted: true, .. }) => outcome.pushed.push(name.clone()),
+                        Some(Resolved { tip, .. }) => outcome.beaten.push((name.clone(), tip)),
+                        None => {}
+                    }
+                    outcome.note(&name, change);
                     changed.insert(name, remote);
                 }
                 Err(Error::AnswerLost { .. }) => outcome.unknown.push(name),
@@ -253,6 +259,15 @@ impl Link {
 }
 
 impl Outcome {
+    /// Notes what came of a task here.
+    fn note(&mut self, name: &RefName, change: Change) {
+        match change {
+            Change::None => {}
+            Change::Taken(records) => self.taken.push((name.clone(), records)),
+            Change::Rebased(rebased) => self.rebased.push((name.clone(), rebased)),
+        }
+    }
+
     /// Adds a later round: what was open is judged anew by it.
     fn absorb(&mut self, round: Outcome) {
         self.raced.clear();
@@ -265,6 +280,8 @@ impl Outcome {
         self.reading = round.reading;
         self.tips = round.tips;
         self.taken.extend(round.taken);
+        self.pushed.extend(round.pushed);
+        self.beaten.extend(round.beaten);
         self.rebased.extend(round.rebased);
     }
 

@@ -38,8 +38,11 @@ pub(super) enum Fate {
     Beaten,
     /// The other side does not want it.
     Declined(String),
-    /// The branch that goes along is not where it may be moved from.
-    Branch(String),
+    /// The branch that goes along has moved on: nothing that was sent before can get in any more, since each push moves it
+    /// from where that push found it.
+    BranchMoved,
+    /// The other side does not let the branch be moved.
+    BranchDeclined(String),
     /// Nothing is known.
     Unknown(String),
 }
@@ -95,7 +98,7 @@ impl Link {
         let no = (age_s > UNDER_WAY_MAX_S).then_some(Fate::Beaten);
         match self.find_out(ledger, name, expected, sent, delivery.as_ref(), no)? {
             Fate::Accepted => Ok(true),
-            Fate::Beaten | Fate::Declined(_) | Fate::Branch(_) => {
+            Fate::Beaten | Fate::Declined(_) | Fate::BranchMoved | Fate::BranchDeclined(_) => {
                 self.keep_beaten(ledger, name, remote, sent)?;
                 Ok(false)
             }
@@ -189,12 +192,8 @@ impl Link {
         Ok(Ok(match (task, branch) {
             (Verdict::Accepted, None | Some(Verdict::Accepted)) => Fate::Accepted,
             (Verdict::Moved, _) => Fate::Beaten,
-            (Verdict::HeldBack, Some(Verdict::Moved)) => {
-                Fate::Branch("it has moved on at the authority: fetch it, rebase onto it, and try again".to_owned())
-            }
-            (Verdict::HeldBack, Some(Verdict::Declined(why))) => {
-                Fate::Branch(format!("the authority does not let it be moved: {why}: {said}"))
-            }
+            (Verdict::HeldBack, Some(Verdict::Moved)) => Fate::BranchMoved,
+            (Verdict::HeldBack, Some(Verdict::Declined(why))) => Fate::BranchDeclined(format!("{why}: {said}")),
             (Verdict::Declined(why), _) => Fate::Declined(format!("{why}: {said}")),
             (Verdict::HeldBack, _) => Fate::Beaten,
             _ => Fate::Unknown(said),
@@ -247,8 +246,9 @@ impl Link {
                 Ok(Fate::Unknown(now)) => (is_sure, why) = (false, now),
                 Err(now) => why = now,
                 Ok(Fate::Beaten) => why = "others kept moving the task there".to_owned(),
+                Ok(Fate::BranchMoved) => no = Some(Fate::BranchMoved),
                 Ok(fate) if is_sure => no = Some(fate),
-                Ok(Fate::Declined(now) | Fate::Branch(now)) => why = now,
+                Ok(Fate::Declined(now) | Fate::BranchDeclined(now)) => why = now,
             }
             pause(attempt);
         }
@@ -277,10 +277,13 @@ impl Link {
         match fate {
             Fate::Unknown(why) => Error::AnswerLost { place: place(state), record, remote, why },
             Fate::Declined(why) => Error::Unreachable { remote, why: format!("it refused the record: {why}") },
-            Fate::Branch(why) => Error::DeliveryRefused {
+            Fate::BranchMoved | Fate::BranchDeclined(_) => Error::DeliveryRefused {
                 place: place(state),
                 branch: delivery.map_or(String::new(), |delivery| delivery.branch.clone()),
-                why,
+                why: match fate {
+                    Fate::BranchDeclined(why) => format!("the authority does not let it be moved: {why}"),
+                    _ => "it has moved on at the authority: fetch it, rebase onto it, and try again".to_owned(),
+                },
             },
             Fate::Accepted | Fate::Beaten => unreachable!("these are no failures"),
         }

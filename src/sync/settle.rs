@@ -52,7 +52,7 @@ impl std::fmt::Display for Trouble {
             ),
             Trouble::Theirs(fault) => write!(
                 f,
-                "{fault}; it was not taken over. `pm repair --rewind` shows an operator the way out"
+                "{fault}; it was not taken over. `pm repair --rewind --task <slug>` shows an operator the way out"
             ),
             Trouble::Ours(fault) => write!(f, "{fault}; it was not pushed, `pm verify` lists every fault"),
             Trouble::Collision => f.write_str(

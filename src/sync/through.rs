@@ -12,9 +12,9 @@ use super::repeated::{Resolved, asks_for, same_creation};
 use super::report::Verdict;
 use super::run::Watcher;
 use super::sending::{ASKS_MAX, Fate};
-use super::settle::{Link, Settled};
+use super::settle::{Change, Link, Settled};
 use crate::error::{Error, Result};
-use crate::id::{Oid, RecordId, RefName};
+use crate::id::{ANSWERS, Oid, RecordId, RefName};
 use crate::ledger::append::{Along, Appended, pause, slug_taken, vanished};
 use crate::ledger::authority::Survey;
 use crate::ledger::find::Found;
@@ -28,9 +28,11 @@ use crate::protocol::state::TaskState;
 const ATTEMPTS_MAX: u32 = 12;
 
 /// What the authority has of a task, and what was found on the way.
-struct Level {
-    remote: Option<RecordId>,
-    resolved: Option<Resolved>,
+pub(super) struct Level {
+    pub(super) remote: Option<RecordId>,
+    pub(super) resolved: Option<Resolved>,
+    /// What came of it here.
+    pub(super) change: Change,
 }
 
 impl Authority for Link {
@@ -56,7 +58,7 @@ impl Authority for Link {
         for attempt in 0..ATTEMPTS_MAX {
             let is_guess = guess.is_some();
             let level = match guess.take() {
-                Some(seen) => Level { remote: Some(seen), resolved: None },
+                Some(seen) => Level { remote: Some(seen), resolved: None, change: Change::None },
                 None => self.level(ledger, &name, &also).map_err(|error| {
                     self.still_open(ledger, &name, error, |below, sent| asks_for(ledger, below, &intent, sent))
                 })?,
@@ -102,6 +104,8 @@ impl Authority for Link {
                     if delivery.is_some() {
                         self.note_delivery(ledger, &name, None)?;
                     }
+                    // An earlier one of this sender's is none any more.
+                    self.answer(ledger, &name)?;
                     return Ok(ledger.appended(after, records));
                 }
                 Fate::Beaten => pause(attempt),
@@ -232,6 +236,21 @@ impl Authority for Link {
         Err(Error::AnswerLost { place, record: RecordId(refs[0].1), remote: self.remote.name.clone(), why })
     }
 
+    fn unanswered(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for (answer, _) in ledger.store.tips(ANSWERS)? {
+            let name = answer.of_task_below(ANSWERS);
+            if name.as_str().starts_with(prefix)
+                && let Some(state) = ledger
+                    .state(&name)?
+                    .filter(|state| state.claim().is_some_and(|claim| claim.holder == *ledger.agent))
+            {
+                found.push(Found { name, state });
+            }
+        }
+        Ok(found)
+    }
+
     fn catch_up(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<()> {
         self.pull(ledger, &[prefix.to_owned()], Watcher::patient()).map(drop)
     }
@@ -289,7 +308,8 @@ impl Link {
             self.settle(ledger, other, tips.get(other).copied().map(RecordId))?;
         }
         let remote = tips.get(name).copied().map(RecordId);
-        if let (Settled::Trouble(trouble), _) = self.settle(ledger, name, remote)? {
+        let (settled, change) = self.settle(ledger, name, remote)?;
+        if let Settled::Trouble(trouble) = settled {
             return Err(Error::Distrusted {
                 name: name.clone(),
                 remote: self.remote.name.clone(),
@@ -302,7 +322,7 @@ impl Link {
             }
             ledger.drop_ref(&name.pending(), resolved.tip).map(drop)?;
         }
-        Ok(Level { remote, resolved })
+        Ok(Level { remote, resolved, change })
     }
 
     /// Whether the authority still has what it was seen to have of a task.
@@ -339,12 +359,11 @@ impl Link {
         self.remote.fetch(names, &known, &|| false)
     }
 
-    /// As [`Link::level`], for a task whose turn is held, whatever it was that was left on its way. Returns where the task
-    /// is at the authority.
+    /// As [`Link::level`], for a task whose turn is held, whatever it was that was left on its way.
     ///
     /// # Errors
     /// `AnswerLost`, `Distrusted`.
-    pub(super) fn finish_pending(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<RecordId>> {
-        Ok(self.level(ledger, name, &[])?.remote)
+    pub(super) fn finish_pending(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Level> {
+        self.level(ledger, name, &[])
     }
 }

@@ -1,6 +1,6 @@
 //! A branch moves together with the record that closes its task, or not at all: at a hub, and in one repository.
 
-use crate::support::fleet::{assert_level, killed_on_its_way, own, refs_at, two};
+use crate::support::fleet::{REMOTE, assert_level, killed_on_its_way, lost, own, refs_at, two};
 use crate::support::servers::Hub;
 use crate::support::{Repo, task_ref, text};
 
@@ -115,6 +115,28 @@ fn a_delivery_that_was_cut_off_is_delivered_whole_by_the_same_command_again() {
             assert_eq!(own(&a, left), "");
         }
     }
+}
+
+#[test]
+fn a_branch_that_moves_on_while_a_delivery_is_on_its_way_frees_the_task() {
+    let (hub, a, b) = world();
+    commit(&a, "work");
+    let record = killed_on_its_way(&hub, &a, &FINISH);
+    // Somebody else was faster with the branch: what was sent from its old value can never get in.
+    b.git(&["fetch", "--quiet", REMOTE, "main"]);
+    b.git(&["reset", "--quiet", "--hard", "FETCH_HEAD"]);
+    let theirs = commit(&b, "theirs");
+    b.git(&["push", "--quiet", REMOTE, "HEAD:main"]);
+    a.pm(&FINISH).fails(23).says("it has moved on");
+    assert_eq!((own(&a, "refs/pm-pending"), lost(&a, "t")[0].0.as_str()), (String::new(), record.as_str()));
+    assert_eq!((main_at(&hub), a.phase("t").as_str()), (theirs, "working"));
+    // Rebased, all of it gets in.
+    a.git(&["fetch", "--quiet", REMOTE, "main"]);
+    a.git(&["rebase", "--quiet", "FETCH_HEAD"]);
+    let work = a.git(&["rev-parse", "HEAD"]);
+    a.pm(&["report", "--task", "t", "--title", "rebased", "--commit", "HEAD"]).ok();
+    a.pm(&FINISH).ok();
+    assert_eq!((main_at(&hub), a.phase("t").as_str()), (work, "done"));
 }
 
 #[test]

@@ -205,6 +205,11 @@ fn many_new_tasks_come_in_but_for_one_that_breaks_a_rule() {
         let outcome = b.pm(&["sync", "--json"]).exits(19);
         assert!(only_trouble(&outcome, "second").contains("'place'"), "{outcome:?}");
         assert_eq!(outcome.stdout_json()["taken"].as_array().map(Vec::len), Some(taken));
+        let doctor = b.pm(&["doctor"]).exits(1);
+        assert!(
+            doctor.stdout.contains("distrusted: 1 task at 'origin' had something that breaks a rule"),
+            "{doctor:?}"
+        );
     }
     assert_eq!(b.refs(), a.refs());
     for slug in ["t0", "t39"] {

@@ -68,6 +68,36 @@ fn a_record_that_others_found_to_be_accepted_is_still_the_answer_to_its_own_comm
 }
 
 #[test]
+fn a_pull_whose_answer_was_lost_gets_its_own_claim_again() {
+    let Some((far, repo)) = world() else { return };
+    let pull = ["pull", "--ttl", "50m"];
+    let (lost, claim) = Lost::after(far, repo, &pull);
+    lost.heal();
+    lost.repo.plan("another");
+    let told = lost.repo.pm(&["sync", "--json"]).json();
+    let ours = serde_json::json!([task_ref("t")]);
+    assert_eq!((&told["pushed"], told["taken"][0]["records"].as_u64()), (&ours, Some(1)), "{told}");
+    let again = lost.repo.pm(&[&pull[..], &["--json"]].concat()).json();
+    assert_eq!(again["claim"]["sha"], claim.as_str(), "{again}");
+    // Whoever has it goes on, and then a pull means another task.
+    let next = lost.repo.pm(&[&pull[..], &["--json"]].concat()).json();
+    assert_eq!(next["task"]["attributes"]["slug"], "another", "{next}");
+}
+
+#[test]
+fn a_record_of_its_sender_makes_an_earlier_answer_void() {
+    let Some((far, repo)) = world() else { return };
+    let (lost, claim) = Lost::after(far, repo, &["executing", "--task", "t"]);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    assert_eq!(own(&lost.repo, "refs/pm-answers"), format!("refs/pm-answers/default/t {claim}"));
+    lost.repo.pm(&["heartbeat", "--task", "t"]).ok();
+    assert_ne!(own(&lost.repo, "refs/pm-answers"), "", "a sign of life is nothing else");
+    lost.repo.pm(&["report", "--task", "t", "--title", "T"]).ok();
+    assert_eq!(own(&lost.repo, "refs/pm-answers"), "");
+}
+
+#[test]
 fn who_went_on_after_a_lost_answer_repeats_nothing() {
     let Some((far, repo)) = world() else { return };
     repo.claim("t");

@@ -55,12 +55,19 @@ fn sixty(store: &GitStore) -> (Vec<RefName>, [Oid; 3]) {
 
 #[test]
 fn of_git_and_a_move_of_many_exactly_one_moves_each_ref() {
+    // Now and then git is done before the other begins, or the other way round.
+    let both_had_a_part = (0..20).any(|_| git_and_a_move_of_many());
+    assert!(both_had_a_part, "they never met");
+}
+
+/// Has git and a move of many move the same refs at once, in a repository of its own: of a packed-refs that is replaced
+/// again and again within a second, git may believe an old one that it has read (it looks at size, seconds and inode, which
+/// comes back). Whether both moved some.
+fn git_and_a_move_of_many() -> bool {
     let repo = Repo::init(&[]);
     let mut store = repo.open();
     store.set_patience(lock::PATIENCE);
     let (names, [first, ours, gits]) = sixty(&store);
-    // Once: of a packed-refs that is replaced again and again within a second, git may believe an old one that it has read
-    // (it looks at size, seconds and inode, which comes back).
     let (by_us, by_git) = std::thread::scope(|scope| {
         let git = scope.spawn(|| {
             let moves = |name: &RefName| {
@@ -78,8 +85,8 @@ fn of_git_and_a_move_of_many_exactly_one_moves_each_ref() {
         assert!(by_us[place] != by_git[place], "{name}: {} {}", by_us[place], by_git[place]);
         assert_eq!(now, if by_us[place] { ours } else { gits }, "{name}");
     }
-    assert!(by_us.contains(&true) && by_git.contains(&true), "both had a part in it");
     assert_clean(&store);
+    by_us.contains(&true) && by_git.contains(&true)
 }
 
 /// Waits until git has moved the first of the refs.
