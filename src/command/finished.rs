@@ -1,6 +1,8 @@
 //! `pm finished`: close a task.
 
-use super::{ClaimArgs, TaskArgs, print_appended};
+use serde_json::json;
+
+use super::{ClaimArgs, TaskArgs, appended_json, print_record};
 use crate::error::Result;
 use crate::id::Oid;
 use crate::ledger::find::Found;
@@ -44,18 +46,29 @@ impl Args {
         let found = self.task.find(session, &session.finder()?)?;
         let intent = Intent::Finish { claim, done: !self.rejected, note };
         let ledger = session.writer()?;
-        let appended = match &self.deliver {
+        let (appended, delivered) = match &self.deliver {
             Some(branch) => {
                 let commit = work(session, &found)?;
-                delivery::deliver(session, &ledger, found, intent, branch, commit)?
+                (delivery::deliver(session, &ledger, found, intent, branch, commit)?, Some((branch, commit)))
             }
-            None => ledger.append(found, intent)?,
+            None => (ledger.append(found, intent)?, None),
         };
-        print_appended(&session.out, &appended, || {
-            let how = if self.rejected { "rejected" } else { "finished" };
-            let along = self.deliver.as_ref().map_or(String::new(), |branch| format!(", delivered to {branch}"));
-            format!("{how} {}{along}", place(&appended.state))
-        });
+        print_record(
+            &session.out,
+            &appended,
+            || {
+                let mut value = appended_json(&appended);
+                if let Some((branch, commit)) = delivered {
+                    value["delivered"] = json!({"branch": branch, "commit": commit.to_string()});
+                }
+                value
+            },
+            || {
+                let how = if self.rejected { "rejected" } else { "finished" };
+                let along = delivered.map_or(String::new(), |(branch, _)| format!(", delivered to {branch}"));
+                format!("{how} {}{along}", place(&appended.state))
+            },
+        );
         Ok(())
     }
 }

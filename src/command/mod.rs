@@ -128,15 +128,17 @@ fn read_text(file: &str) -> Result<String> {
 
 /// Prints the record that an append left behind.
 fn print_appended(out: &Output, appended: &Appended, text: impl FnOnce() -> String) {
+    print_record(out, appended, || appended_json(appended), text);
+}
+
+/// The record that an append left behind, as JSON.
+fn appended_json(appended: &Appended) -> Value {
     let (id, record) = appended.last();
-    let value = || {
-        let mut value = view::record(*id, record, &[]);
-        if appended.coalesced {
-            value["coalesced"] = json!(true);
-        }
-        value
-    };
-    print_record(out, appended, value, text);
+    let mut value = view::record(*id, record, &[]);
+    if appended.coalesced {
+        value["coalesced"] = json!(true);
+    }
+    value
 }
 
 /// Prints what an append is worth: with an authority that was not asked, it may still lose.

@@ -109,6 +109,7 @@ fn a_delivery_that_was_cut_off_is_delivered_whole_by_the_same_command_again() {
         }
         let again = a.pm(&[&FINISH[..], &["--json"]].concat()).json();
         assert_eq!(text(&again["sha"]), record, "that same record");
+        assert_eq!(again["delivered"], serde_json::json!({"branch": "main", "commit": work}));
         assert_eq!(main_at(&hub), work);
         assert_level(&hub, &a, "t");
         for left in ["refs/pm-pending", "refs/pm-pending-branches", "refs/pm-answers"] {
