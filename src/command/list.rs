@@ -88,7 +88,7 @@ impl Args {
 
     fn wants(&self, state: &TaskState) -> bool {
         let status = self.statuses.is_empty() || state.phase().is_some_and(|phase| self.statuses.contains(&phase));
-        let labels = self.labels.iter().all(|label| state.task.labels.contains(label));
+        let labels = state.task.has_labels(&self.labels);
         let text = self.search.as_ref().is_none_or(|text| {
             let text = text.to_lowercase();
             state.task.title.to_lowercase().contains(&text) || state.task.slug.as_str().contains(&text)

@@ -71,7 +71,8 @@ impl Args {
         let mut is_current = !matches!(ledger.reach, Reach::Through(_));
         if let Reach::Through(authority) = ledger.reach {
             // A claim that got in without an answer, as somebody found out, is what this command asks for again.
-            for found in authority.unanswered(&ledger, &self.filter.prefix(session)?)? {
+            let unanswered = authority.unanswered(&ledger, &self.filter.prefix(session)?)?;
+            for found in unanswered.into_iter().filter(|found| found.state.task.has_labels(&self.filter.labels)) {
                 match session.writer()?.append(found, Intent::Claim { ttl: self.ttl }) {
                     Ok(appended) => return Ok(Some(appended)),
                     Err(error) if was_taken(&error) => {}

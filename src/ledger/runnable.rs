@@ -46,7 +46,7 @@ impl Ledger<'_> {
         let mut blocked = Vec::new();
         let mut unsupported = 0;
         for (index, (_, state)) in scan.tasks.iter().enumerate() {
-            if !labels.iter().all(|label| state.task.labels.contains(label)) {
+            if !state.task.has_labels(labels) {
                 continue;
             }
             match select::runnable(state, |ids| graph.unmet(ids)) {

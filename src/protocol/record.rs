@@ -114,6 +114,13 @@ pub struct Task {
     pub labels: Vec<Label>,
 }
 
+impl Task {
+    /// Whether it has all of these labels.
+    pub fn has_labels(&self, labels: &[Label]) -> bool {
+        labels.iter().all(|label| self.labels.contains(label))
+    }
+}
+
 /// Where a task is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {

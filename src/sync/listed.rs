@@ -53,13 +53,13 @@ impl Link {
         seen.sort();
         let start = ledger.clock.monotonic();
         // What moves here after this is seen by whoever settles the task.
-        let mut here = Vec::new();
-        let mut read_here = || here.extend(prefixes.iter().map(|prefix| ledger.store.tips(prefix)));
+        let mut own_rows = Vec::new();
+        let mut read_here = || own_rows.extend(prefixes.iter().map(|prefix| ledger.store.tips(prefix)));
         let mut remote = self.remote.list(prefixes, watcher.stop, &mut read_here)?;
         let end = ledger.clock.monotonic();
         outcome.reading = start.zip(end).map(|(start, end)| Reading { start, end });
         let mut local: Vec<(RefName, Option<Oid>)> = Vec::new();
-        for rows in here {
+        for rows in own_rows {
             for (name, tip) in rows? {
                 let tip = match tip {
                     Ok(tip) => Some(tip),

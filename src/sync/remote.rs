@@ -232,9 +232,8 @@ impl Remote {
     ) -> Result<()> {
         let courier = self.couriers.send(&fetched(known))?;
         let refspecs = if names.len() > NAMED_MAX && !prefixes.is_empty() {
-            self.refspecs(
-                prefixes.iter().map(|prefix| RefName::from_full(format!("{prefix}*"))).collect::<Vec<_>>().iter(),
-            )
+            let patterns: Vec<_> = prefixes.iter().map(|prefix| RefName::from_full(format!("{prefix}*"))).collect();
+            self.refspecs(&patterns)
         } else {
             self.refspecs(names)
         };
@@ -246,8 +245,8 @@ impl Remote {
         }
     }
 
-    fn refspecs<'a>(&self, names: impl IntoIterator<Item = &'a RefName>) -> String {
-        names.into_iter().map(|name| format!("+{}:{}\n", self.there(name), at(name))).collect()
+    fn refspecs(&self, names: &[RefName]) -> String {
+        names.iter().map(|name| format!("+{}:{}\n", self.there(name), at(name))).collect()
     }
 
     fn run_fetch(&self, courier: &Courier, refspecs: &str, bounds: Bounds<'_>) -> Result<Ended> {

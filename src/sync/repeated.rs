@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// The record that got in, and whose sender does not know so yet. Whoever has recorded something else of the task since
-    /// then repeats nothing: asked for again, it is wanted once more, so that is forgotten. Only for who has the turn.
+    /// then repeats nothing: asked for again, it is wanted once more.
     pub(super) fn answer(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<Resolved>> {
         let Some(tip) = ledger.store.tip(&name.answer()).ok().flatten().map(RecordId) else { return Ok(None) };
         let sent = ledger.record(name, tip).ok().filter(|sent| !is_old(ledger, sent));
@@ -95,10 +95,17 @@ impl Link {
         let since = ledger.fork(name, tip, here)?;
         let went_on = |(_, record): &Row| record.agent == sent.agent && !is_heartbeat(record);
         if since.base != Some(tip) || since.theirs.iter().any(went_on) {
-            self.forget_answer(ledger, name, tip)?;
             return Ok(None);
         }
         Ok(Some(Resolved { tip, accepted: true, delivery: self.noted_delivery(ledger, name)? }))
+    }
+
+    /// Forgets what is no answer any more, after something else was recorded. Only for who has the turn.
+    pub(super) fn forget_superseded(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<()> {
+        match ledger.store.tip(&name.answer())? {
+            Some(tip) if self.answer(ledger, name)?.is_none() => self.forget_answer(ledger, name, RecordId(tip)),
+            _ => Ok(()),
+        }
     }
 
     /// Its sender knows, or will not ask any more. Only for who has the turn.

@@ -101,11 +101,11 @@ impl Authority for Link {
             match self.send(ledger, &name, level.remote, after.tip, delivery)? {
                 Fate::Accepted => {
                     self.accept(ledger, &name, Some(tip), after.tip)?;
+                    // It is recorded, whatever becomes of notes that nobody needs any more.
                     if delivery.is_some() {
-                        self.note_delivery(ledger, &name, None)?;
+                        let _swept_later = self.note_delivery(ledger, &name, None);
                     }
-                    // An earlier one of this sender's is none any more.
-                    self.answer(ledger, &name)?;
+                    let _counts_as_none = self.forget_superseded(ledger, &name);
                     return Ok(ledger.appended(after, records));
                 }
                 Fate::Beaten => pause(attempt),
@@ -240,10 +240,11 @@ impl Authority for Link {
         let mut found = Vec::new();
         for (answer, _) in ledger.store.tips(ANSWERS)? {
             let name = answer.of_task_below(ANSWERS);
+            let is_own = |state: &TaskState| state.claim().is_some_and(|claim| claim.holder == *ledger.agent);
+            // One that cannot be read keeps nobody from another task.
+            let state = ledger.state(&name).ok().flatten().filter(is_own);
             if name.as_str().starts_with(prefix)
-                && let Some(state) = ledger
-                    .state(&name)?
-                    .filter(|state| state.claim().is_some_and(|claim| claim.holder == *ledger.agent))
+                && let Some(state) = state
             {
                 found.push(Found { name, state });
             }

@@ -77,6 +77,8 @@ fn a_pull_whose_answer_was_lost_gets_its_own_claim_again() {
     let told = lost.repo.pm(&["sync", "--json"]).json();
     let ours = serde_json::json!([task_ref("t")]);
     assert_eq!((&told["pushed"], told["taken"][0]["records"].as_u64()), (&ours, Some(1)), "{told}");
+    let labelled = lost.repo.pm(&[&pull[..], &["--label", "none-has-it", "--json"]].concat()).json();
+    assert!(labelled["claim"].is_null(), "{labelled}");
     let again = lost.repo.pm(&[&pull[..], &["--json"]].concat()).json();
     assert_eq!(again["claim"]["sha"], claim.as_str(), "{again}");
     // Whoever has it goes on, and then a pull means another task.
