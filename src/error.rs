@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
 use crate::poll::PollError;
-use crate::protocol::refusal::{HeldBy, Lapse, Refusal};
+use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
+use crate::protocol::sticky::{Bound, Misfit};
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
 
@@ -161,6 +162,12 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// A parent whose chain has no status.
+    #[error("{place} has no status yet, so it cannot be a parent; `pm verify` tells what its chain holds")]
+    ParentWithoutStatus {
+        /// The parent.
+        place: Place,
+    },
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -217,6 +224,7 @@ impl Error {
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
             Error::BatchRaced { .. } | Error::Busy { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
+            Error::ParentWithoutStatus { .. } => ExitCode::ParentWithoutStatus,
             Error::Damaged { .. } | Error::Distrusted { .. } => ExitCode::Damaged,
             Error::Unreachable { .. } => ExitCode::Unreachable,
             Error::AnswerLost { .. } => ExitCode::AnswerLost,
@@ -297,6 +305,10 @@ impl Error {
                 map.insert("remote".to_owned(), json!(remote));
                 map.insert("found".to_owned(), json!(found));
             }
+            Error::ParentWithoutStatus { place } => {
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+            }
             Error::DeliveryRefused { place, branch, .. } => {
                 map.insert("queue".to_owned(), json!(place.queue));
                 map.insert("slug".to_owned(), json!(place.slug));
@@ -334,12 +346,17 @@ impl Error {
 fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
+        Refusal::Contradiction { .. } => ExitCode::Damaged,
         Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
         Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,
         Refusal::RaceLost { .. } => ExitCode::RaceLost,
-        Refusal::DependenciesOpen { .. } => ExitCode::InvalidGraph,
-        Refusal::Unsupported { .. } => ExitCode::Damaged,
+        Refusal::DependenciesOpen { .. } | Refusal::NotReplacedYet { .. } => ExitCode::InvalidGraph,
+        Refusal::ParentNotClaimed { .. } => ExitCode::ParentNotClaimed,
+        Refusal::ChildrenOpen { .. } => ExitCode::ChildrenOpen,
+        Refusal::Context(_) => ExitCode::ContextMismatch,
+        Refusal::NotVerified { .. } => ExitCode::VerifierFailed,
+        Refusal::SkipWithoutNote => ExitCode::SkipWithoutNote,
     }
 }
 
@@ -365,12 +382,38 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         }
         Refusal::RaceLost { held } => held.iter().for_each(put_held),
         Refusal::DependenciesOpen { open } => {
-            let open: Vec<_> = open
-                .iter()
-                .map(|unmet| json!({"task": unmet.task, "status": unmet.phase.map(|phase| phase.as_str())}))
-                .collect();
-            map.insert("blocked_by".to_owned(), json!(open));
+            map.insert("blocked_by".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
         }
-        Refusal::NoStatus | Refusal::NoReport | Refusal::Unsupported { .. } => {}
+        Refusal::ParentNotClaimed { parent: other } | Refusal::NotReplacedYet { original: other } => {
+            map.insert("blocked_by".to_owned(), json!([told(other)]));
+        }
+        Refusal::ChildrenOpen { open } => {
+            map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
+        }
+        Refusal::Context(misfit) => {
+            let bound =
+                |bound: &Bound| json!({"queue": bound.place.0, "slug": bound.place.1, "context_id": bound.context});
+            let bound: Vec<_> = match misfit {
+                Misfit::Missing { wanted } => wanted.iter().map(bound).collect(),
+                Misfit::Other { wanted, .. } => vec![bound(wanted)],
+                Misfit::Split { first, second } => vec![bound(first), bound(second)],
+            };
+            map.insert("bound".to_owned(), json!(bound));
+        }
+        Refusal::NotVerified { verifier } => {
+            map.insert("verifier".to_owned(), json!(verifier));
+        }
+        Refusal::NoStatus | Refusal::Contradiction { .. } | Refusal::NoReport | Refusal::SkipWithoutNote => {}
     }
+}
+
+/// Another task, as a refusal tells of it.
+fn told(unmet: &Unmet) -> Value {
+    let place = unmet.place.as_ref();
+    json!({
+        "task": unmet.task,
+        "queue": place.map(|(queue, _)| queue),
+        "slug": place.map(|(_, slug)| slug),
+        "status": unmet.phase.map(|phase| phase.as_str()),
+    })
 }

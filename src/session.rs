@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::env::VarError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -14,6 +14,7 @@ use crate::ledger::chain::cut_off;
 use crate::ledger::{Identity, Ledger, Reach};
 use crate::output::Output;
 use crate::poll::StateRoot;
+use crate::protocol::record::ContextId;
 use crate::store::git::GitStore;
 use crate::store::{Durability, StoreError};
 use crate::sync::remote::{Address, Remote};
@@ -40,6 +41,10 @@ pub struct Session {
     pub clock: SystemClock,
     /// Who asks.
     pub agent: AgentId,
+    /// In which context, if in one: what a sticky task is bound to.
+    pub context: Option<ContextId>,
+    /// Where the caller works, without symbolic links: which tasks with a work directory are for it.
+    pub dir: PathBuf,
     /// Where to say it.
     pub out: Output,
     identity: Identity,
@@ -56,32 +61,32 @@ impl Session {
     ///
     /// # Errors
     /// `Unusable` (18) where there is none that pm can use, `Usage` for a wrong configuration.
-    pub fn open(dir: &std::path::Path, caller: &Caller, out: Output) -> Result<Session> {
+    pub fn open(dir: &Path, caller: &Caller, out: Output) -> Result<Session> {
         let store = GitStore::discover(dir)?;
         for warning in Config::unknown_keys(&store) {
             out.warning(&warning);
         }
-        Session::over(store, caller, out)
+        Session::over(store, dir, caller, out)
     }
 
     /// As [`Session::open`], for who has opened it before: what is unknown was said then.
     ///
     /// # Errors
     /// As [`Session::open`].
-    pub fn reopen(dir: &std::path::Path, caller: &Caller, out: Output) -> Result<Session> {
-        Session::over(GitStore::discover(dir)?, caller, out)
+    pub fn reopen(dir: &Path, caller: &Caller, out: Output) -> Result<Session> {
+        Session::over(GitStore::discover(dir)?, dir, caller, out)
     }
 
     /// Opens the repository to judge what is pushed to it: for a hook, which acts as nobody and writes nothing.
     ///
     /// # Errors
     /// As [`Session::open`].
-    pub fn judging(dir: &std::path::Path, out: Output) -> Result<Session> {
+    pub fn judging(dir: &Path, out: Output) -> Result<Session> {
         let caller = Caller { agent: Some("hub".parse()?), ..Caller::default() };
-        Session::over(GitStore::discover_for_reading(dir)?, &caller, out)
+        Session::over(GitStore::discover_for_reading(dir)?, dir, &caller, out)
     }
 
-    fn over(mut store: GitStore, caller: &Caller, out: Output) -> Result<Session> {
+    fn over(mut store: GitStore, dir: &Path, caller: &Caller, out: Output) -> Result<Session> {
         let cut = cut_off(&store, &store.shallow_boundary()?);
         if cut > 0 {
             let reason = format!(
@@ -91,7 +96,8 @@ impl Session {
         }
         let config = Config::read(&store)?;
         store.set_durability(config.durability);
-        let agent = agent(caller, &config)?;
+        let context = context(caller)?;
+        let agent = agent(caller, context.as_ref(), &config)?;
         let fallback = || format!("pm@{}", hostname());
         let (name, email) = store.committer().unwrap_or_else(|| ("pm".to_owned(), fallback()));
         let identity = Identity {
@@ -106,6 +112,8 @@ impl Session {
             config,
             clock: SystemClock::new(),
             agent,
+            context,
+            dir: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
             out,
             identity,
             fsync_seen_to,
@@ -141,6 +149,7 @@ impl Session {
             clock: &self.clock,
             identity: &self.identity,
             agent: &self.agent,
+            context: self.context.as_ref(),
             reach: Reach::Alone,
         }
     }
@@ -268,22 +277,28 @@ pub fn couriers(store: &GitStore) -> Couriers {
     }
 }
 
+/// In which context the caller is (commands.md): `--context-id`, else `$PM_CONTEXT_ID`.
+fn context(caller: &Caller) -> Result<Option<ContextId>> {
+    let context = match caller.context.clone().filter(|context| !context.is_empty()) {
+        Some(context) => Some(context),
+        None => env("PM_CONTEXT_ID")?,
+    };
+    let parsed = context.map(|context| context.parse()).transpose();
+    parsed.map_err(|error| Error::Usage(format!("the context id (--context-id, $PM_CONTEXT_ID) is {error}")))
+}
+
 /// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host
 /// and the process that called pm: so that the heartbeat of the same shell still owns the claim.
-fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
+fn agent(caller: &Caller, context: Option<&ContextId>, config: &Config) -> Result<AgentId> {
     if let Some(agent) = &caller.agent {
         return Ok(agent.clone());
     }
     if let Some(agent) = env("PM_AGENT_ID")? {
         return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
     }
-    let context = match caller.context.clone().filter(|context| !context.is_empty()) {
-        Some(context) => Some(context),
-        None => env("PM_CONTEXT_ID")?,
-    };
     if let Some(context) = context {
-        let first: String = context.chars().take(12).collect();
-        return format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")));
+        let first: String = context.as_str().chars().take(12).collect();
+        return Ok(format!("worker-{first}").parse()?);
     }
     if let Some(agent) = &config.agent {
         return Ok(agent.clone());

@@ -9,7 +9,7 @@ use super::read_text;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
-use crate::ledger::batch::{DependsOn, LineFault, Planned, repeated_slugs};
+use crate::ledger::batch::{LineFault, Named, Planned, repeated_slugs};
 use crate::protocol::record::{Label, Priority};
 use crate::protocol::text;
 use crate::session::Session;
@@ -237,9 +237,19 @@ fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFa
     labels.sort();
     labels.dedup();
     match (slug, title) {
-        (Some(slug), Some(title)) if faults.is_empty() => {
-            Ok(Planned { line, slug, title, body, priority, labels, depends_on: Vec::new() })
-        }
+        (Some(slug), Some(title)) if faults.is_empty() => Ok(Planned {
+            line,
+            slug,
+            title,
+            body,
+            priority,
+            labels,
+            verifier: None,
+            sticky: false,
+            workdir: None,
+            parent: None,
+            depends_on: Vec::new(),
+        }),
         _ => Err(faults),
     }
 }
@@ -260,10 +270,10 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
             continue;
         }
         match index.get(&slug) {
-            Some(other) => depends_on.push(DependsOn::Batch(*other)),
+            Some(other) => depends_on.push(Named::Batch(*other)),
             None => match ledger.state(&RefName::of_task(queue, &slug))? {
                 Some(state) => match ledger.check_dependency(&state) {
-                    Ok(()) => depends_on.push(DependsOn::Task(state.id)),
+                    Ok(()) => depends_on.push(Named::Task(state.id)),
                     Err(error) => fault(error.to_string()),
                 },
                 None if mentioned.contains(&slug) => {}
@@ -273,7 +283,7 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
     }
     for asked in &entry.depends_on {
         match ledger.find(asked, queue).and_then(|found| ledger.check_dependency(&found.state).map(|()| found)) {
-            Ok(found) => depends_on.push(DependsOn::Task(found.state.id)),
+            Ok(found) => depends_on.push(Named::Task(found.state.id)),
             Err(error @ (Error::UnknownTask { .. } | Error::InvalidGraph(_) | Error::Usage(_))) => {
                 fault(error.to_string());
             }

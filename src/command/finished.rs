@@ -44,7 +44,7 @@ impl Args {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let claim = self.claim.named()?;
         let found = self.task.find(session, &session.finder()?)?;
-        let intent = Intent::Finish { claim, done: !self.rejected, note };
+        let intent = Intent::Finish { claim, done: !self.rejected, note, verified: None };
         let ledger = session.writer()?;
         let (appended, delivered) = match &self.deliver {
             Some(branch) => {

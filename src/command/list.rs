@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Watch, blockers, damaged_json, hint_elsewhere, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::Queue;
-use crate::ledger::graph::Graph;
+use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::prefix;
 use crate::protocol::lease::Verdict;
 use crate::protocol::record::{Label, Phase};
@@ -49,11 +49,11 @@ impl Args {
         let ledger = session.ledger();
         let scan = ledger.scan(&prefix(self.queue.as_ref()))?;
         let watch = Watch::new(session);
-        let mut graph = Graph::new(&ledger, &scan.tasks);
+        let mut neighbours = Neighbours::new(&ledger, &scan.tasks);
         let mut rows: Vec<(&TaskState, Moment)> = Vec::new();
         for (name, state) in scan.tasks.iter().filter(|(_, state)| self.wants(state)) {
-            let blocked_by = match select::runnable(state, |ids| graph.unmet(ids)) {
-                Err(select::Hindrance::Blocked(open)) => blockers(&open),
+            let blocked_by = match state.phase() {
+                Some(Phase::New) => blockers(&neighbours.before_a_claim(state)),
                 _ => Vec::new(),
             };
             let stale = watch.judge(name, state).1 == Some(Verdict::Stale);
@@ -62,7 +62,7 @@ impl Args {
             }
             rows.push((state, watch.moment(name, state, blocked_by)));
         }
-        graph.finish()?;
+        neighbours.finish()?;
         rows.sort_by(|(a, _), (b, _)| a.task.queue.cmp(&b.task.queue).then_with(|| select::order(a, b)));
         let total = rows.len();
         rows.truncate(self.limit.unwrap_or(total));

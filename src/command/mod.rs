@@ -48,7 +48,9 @@ use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::{Damage, Scan, place};
 use crate::output::{Output, span};
+use crate::protocol::decide::Others;
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::refusal::Unmet;
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::{Session, env};
@@ -268,11 +270,7 @@ fn place_width<'a>(states: impl Iterator<Item = &'a TaskState>) -> usize {
     states.map(|state| place(state).to_string().len()).max().unwrap_or(0)
 }
 
-/// The dependencies that a task waits for, as people name them.
-fn blockers(open: &[crate::protocol::refusal::Unmet]) -> Vec<String> {
-    let name = |unmet: &crate::protocol::refusal::Unmet| match &unmet.place {
-        Some((queue, slug)) => format!("{queue}/{slug}"),
-        None => unmet.task.to_string(),
-    };
-    open.iter().map(name).collect()
+/// What a new task waits for, as people name it.
+fn blockers(others: &Others) -> Vec<String> {
+    others.hindrances().map(Unmet::named).collect()
 }

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Watch, damaged_json, list_entry, list_row, place_width};
+use super::{Watch, damaged_json, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::resolve::{place, prefix};
 use crate::ledger::runnable::Runnable;
+use crate::output::{Output, counted};
 use crate::protocol::record::Label;
 use crate::protocol::state::TaskState;
 use crate::protocol::view;
@@ -40,7 +41,7 @@ pub struct Filter {
 impl Filter {
     /// Reads the runnable tasks.
     pub fn runnable(&self, session: &Session, ledger: &Ledger<'_>) -> Result<Runnable> {
-        ledger.runnable(&self.prefix(session)?, &self.labels)
+        ledger.runnable(&self.prefix(session)?, &self.labels, &session.dir)
     }
 
     /// The prefix of the refs of the queue.
@@ -57,7 +58,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
         let runnable = self.filter.runnable(session, &ledger)?;
-        runnable.left_out().iter().for_each(|what| session.out.warning(what));
+        warn_left_out(&session.out, &runnable);
         if self.all {
             let watch = Watch::new(session);
             let moment = |name: &RefName, state: &TaskState| watch.moment(name, state, Vec::new());
@@ -87,6 +88,14 @@ impl Args {
         let value = task_json(session, name, state)?;
         session.out.result(|| value, || format!("{} {}  {}", state.id, place(state), state.task.title));
         Ok(())
+    }
+}
+
+/// Says what others could claim, and what could not be read.
+pub fn warn_left_out(out: &Output, runnable: &Runnable) {
+    warn_damaged(out, &runnable.damaged);
+    for (count, why) in runnable.hidden() {
+        out.warning(&format!("{} runnable but {why}; `pm next --explain` tells which", counted(count, "more task")));
     }
 }
 

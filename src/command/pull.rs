@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
-use super::next::{Filter, task_json};
+use super::next::{Filter, task_json, warn_left_out};
 use super::print_record;
 use crate::config::duration;
 use crate::error::{Error, Result};
@@ -91,7 +91,7 @@ impl Args {
                 }
             }
             if losses == 0 {
-                runnable.left_out().iter().for_each(|what| session.out.warning(what));
+                warn_left_out(&session.out, &runnable);
             }
             if runnable.tasks.is_empty() {
                 return Ok(None);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::id::RecordId;
 use crate::ledger::Ledger;
 use crate::ledger::find::Found;
-use crate::ledger::graph::Graph;
+use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::codec::subject;
@@ -45,10 +45,10 @@ impl Args {
         let blocked_by = match state.phase() {
             Some(Phase::New) => {
                 // A dependency that cannot be read is one that is waited for; this task is shown all the same.
-                let mut graph = Graph::new(&ledger, &[]);
-                let unmet = graph.unmet(&state.task.depends_on);
-                graph.finish()?;
-                blockers(&unmet)
+                let mut neighbours = Neighbours::new(&ledger, &[]);
+                let others = neighbours.before_a_claim(state);
+                neighbours.finish()?;
+                blockers(&others)
             }
             _ => Vec::new(),
         };

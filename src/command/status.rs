@@ -7,14 +7,13 @@ use serde_json::{Map, Value, json};
 use super::{Watch, damaged_json, hint_elsewhere, warn_damaged};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
-use crate::ledger::graph::Graph;
+use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::{Scan, prefix};
 use crate::output::counted;
 use crate::poll::PollError;
 use crate::poll::status::Status as Poller;
 use crate::protocol::lease::Verdict;
 use crate::protocol::record::Phase;
-use crate::protocol::select;
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 
@@ -68,17 +67,17 @@ impl Args {
         let ledger = session.ledger();
         let scan = ledger.scan(&prefix(self.queue.as_ref()))?;
         let watch = Watch::new(session);
-        let mut graph = Graph::new(&ledger, &scan.tasks);
+        let mut neighbours = Neighbours::new(&ledger, &scan.tasks);
         let (mut stale, mut runnable, mut blocked) = (0, 0, 0);
         for (name, state) in &scan.tasks {
-            match select::runnable(state, |ids| graph.unmet(ids)) {
-                Ok(()) => runnable += 1,
-                Err(select::Hindrance::Blocked(_)) => blocked += 1,
-                Err(_) => {}
+            if state.phase() == Some(Phase::New) {
+                // By somebody: whose context and directory fit is another question.
+                let waits = neighbours.before_a_claim(state).hindrances().next().is_some();
+                if waits { blocked += 1 } else { runnable += 1 }
             }
             stale += usize::from(watch.judge(name, state).1 == Some(Verdict::Stale));
         }
-        graph.finish()?;
+        neighbours.finish()?;
         let unpushed = match &session.config.remote {
             Some(remote) => {
                 let seen: HashMap<_, _> = ledger.store.tips(&RefName::seen_prefix(remote))?.into_iter().collect();

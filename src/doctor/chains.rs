@@ -46,7 +46,8 @@ impl Chains {
     pub fn read(store: &GitStore, remote: Option<&str>) -> Result<Chains> {
         let (clock, identity) = (SystemClock::new(), Identity { committer: Default::default(), email: String::new() });
         let agent: AgentId = "doctor".parse()?;
-        let ledger = Ledger { store, clock: &clock, identity: &identity, agent: &agent, reach: Reach::Alone };
+        let ledger =
+            Ledger { store, clock: &clock, identity: &identity, agent: &agent, context: None, reach: Reach::Alone };
         let scan = ledger.scan(TASKS)?;
         let mut chains = Chains {
             tasks: scan.tasks.len() + scan.damaged.len(),

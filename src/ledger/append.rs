@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::find::Found;
-use super::graph::Dependencies;
+use super::graph::Reliance;
 use super::resolve::place;
 use super::{Ledger, Reach};
 use crate::commit::Commit;
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::id::{Oid, RecordId, RefName, TASKS};
 use crate::protocol::apply;
 use crate::protocol::codec::{self, DecodeError};
-use crate::protocol::decide::{self, Draft, Facts, Intent};
-use crate::protocol::record::{Content, Phase, Record, Task};
+use crate::protocol::decide::{self, Draft, Facts, Intent, Others};
+use crate::protocol::record::{Content, Phase, Record};
 use crate::protocol::refusal::{HeldBy, Refusal, Verb};
 use crate::protocol::state::TaskState;
 use crate::protocol::text::MESSAGE_MAX;
@@ -58,11 +58,7 @@ impl Ledger<'_> {
     /// # Errors
     /// What a rule says.
     pub fn allows(&self, found: &Found, intent: &Intent) -> Result<()> {
-        let facts = Facts { agent: self.agent, unmet: &[] };
-        match decide::decide(&found.state, intent, &facts) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(refused(&found.state, refusal)),
-        }
+        self.decide(&found.state, &mut intent.clone(), false).map(drop)
     }
 
     /// Carries out an intent on the task at `found`, whose state was just read.
@@ -110,11 +106,8 @@ impl Ledger<'_> {
     /// Decides an intent, and pins it to the claim that it was decided against. `was_free`: the task was new when it was
     /// first looked at, and that has changed since.
     pub(crate) fn decide(&self, state: &TaskState, intent: &mut Intent, was_free: bool) -> Result<Decided> {
-        let relied_on = match (&*intent, state.phase()) {
-            (Intent::Claim { .. }, Some(Phase::New)) => self.dependencies(&state.task.depends_on)?,
-            _ => Dependencies::default(),
-        };
-        let facts = Facts { agent: self.agent, unmet: &relied_on.unmet };
+        let relied_on = self.reliance(state, intent)?;
+        let facts = self.facts(&relied_on.others);
         let drafts = decide::decide(state, intent, &facts).map_err(|refusal| match refusal {
             // Free when it was looked at, and taken since: that is a lost race, not a wrong phase.
             Refusal::WrongPhase { verb: Verb::Claim, held, .. } if was_free => {
@@ -126,6 +119,11 @@ impl Ledger<'_> {
             intent.pin(claim.id);
         }
         Ok(Decided { drafts, relied_on })
+    }
+
+    /// What decisions here are made with.
+    pub(crate) fn facts<'b>(&'b self, others: &'b Others) -> Facts<'b> {
+        Facts { agent: self.agent, context: self.context, others }
     }
 
     /// What is said after too many lost races.
@@ -142,43 +140,6 @@ impl Ledger<'_> {
     pub(crate) fn appended(&self, state: TaskState, records: Vec<(RecordId, Record)>) -> Appended {
         let provisional = matches!(self.reach, Reach::Provisional);
         Appended { state, records, coalesced: false, provisional }
-    }
-
-    /// Creates a task: both of its first records, with one creation of its ref.
-    ///
-    /// # Errors
-    /// `SlugTaken`, naming the task that has the slug.
-    pub fn create(&self, task: Task, body: Option<String>) -> Result<Appended> {
-        if let Reach::Through(authority) = self.reach {
-            return authority.create(self, task, body);
-        }
-        let name = RefName::of_task(&task.queue, &task.slug);
-        // Only a courtesy that saves objects: the compare-and-swap below decides.
-        if let Some(state) = self.state(&name)? {
-            return Err(slug_taken(&state));
-        }
-        let (after, records) = self.write_creation(task, body)?;
-        let absent = || Ok(self.store.tip(&name)?.is_none());
-        let swap = match self.store.lock_while(&[(name.shard(), Mode::Exclusive)], &absent)? {
-            Some(held) => self.store.compare_and_swap(&held, &name, None, after.tip.0)?,
-            None => Swap::HeadMoved { actual: self.store.tip(&name)? },
-        };
-        match swap {
-            Swap::Done => Ok(self.appended(after, records)),
-            Swap::HeadMoved { .. } => {
-                let winner = self.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
-                Err(slug_taken(&winner))
-            }
-        }
-    }
-
-    /// Writes both records of a new task.
-    pub(crate) fn write_creation(
-        &self,
-        task: Task,
-        body: Option<String>,
-    ) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
-        self.write(None, decide::creation(self.agent, task, body).into())
     }
 
     /// Writes drafts on top of `state` as loose commits, in the place of those that lost their race.
@@ -229,13 +190,13 @@ impl Ledger<'_> {
     }
 
     /// Moves the ref while holding its shard, and the shards of every task that the decision relied on: those
-    /// are read again under the locks, so that rule 8 is exact within one repository.
+    /// are read again under the locks, so that rules 8 and 9 are exact within one repository.
     fn swap(
         &self,
         name: &RefName,
         tip: RecordId,
         after: &TaskState,
-        relied_on: &Dependencies,
+        relied_on: &Reliance,
         branch: Option<&Along<'_>>,
     ) -> Result<Swap> {
         let mut shards = vec![(name.shard(), Mode::Exclusive)];
@@ -248,10 +209,8 @@ impl Ledger<'_> {
         let Some(held) = self.store.lock_while(&shards, &unmoved)? else {
             return Ok(Swap::HeadMoved { actual: self.store.tip(name)? });
         };
-        for (other, seen) in &relied_on.read {
-            if self.store.tip(other)? != Some(seen.0) {
-                return Ok(Swap::HeadMoved { actual: Some(tip.0) });
-            }
+        if !self.still_holds(relied_on)? {
+            return Ok(Swap::HeadMoved { actual: Some(tip.0) });
         }
         let mut refused = None;
         let mut along = || match branch.map_or(Ok(()), |branch| (branch.move_here)()) {
@@ -315,8 +274,8 @@ pub struct Along<'a> {
 pub(crate) struct Decided {
     /// The records.
     pub drafts: Vec<Draft>,
-    /// Which other tasks it relied on.
-    pub relied_on: Dependencies,
+    /// What it relied on.
+    pub relied_on: Reliance,
 }
 
 pub(crate) fn refused(state: &TaskState, refusal: Refusal) -> Error {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::Ledger;
 use super::append::{Along, Appended};
+use super::create::NewTask;
 use super::find::Found;
 use crate::error::Result;
 use crate::id::{Oid, RefName};
 use crate::protocol::decide::Intent;
 use crate::protocol::lease::Reading;
-use crate::protocol::record::Task;
 use crate::protocol::state::TaskState;
 
 /// Writes records so that they count everywhere, or not at all. Every method fails with `Unreachable` where nothing was
@@ -27,7 +27,7 @@ pub trait Authority {
     ///
     /// # Errors
     /// As [`Ledger::create`].
-    fn create(&self, ledger: &Ledger<'_>, task: Task, body: Option<String>) -> Result<Appended>;
+    fn create(&self, ledger: &Ledger<'_>, new: NewTask) -> Result<Appended>;
 
     /// Reads one task from the authority. `None` where it has no such task.
     ///

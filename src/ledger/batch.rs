@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::create::{circular, take_over, waits_of};
+use super::find::Found;
 use super::resolve::{place, prefix};
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, Slug, TaskId};
+use crate::id::{Oid, Queue, RecordId, RefName, Slug, TASKS, TaskId};
 use crate::protocol::decide;
+use crate::protocol::graph::{Graph, Waits, claim_order};
 use crate::protocol::record::{Label, Phase, Priority, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Publish};
@@ -29,13 +32,21 @@ pub struct Planned {
     pub priority: Priority,
     /// Its labels.
     pub labels: Vec<Label>,
+    /// What must pass before it is done.
+    pub verifier: Option<String>,
+    /// Whether its first claim binds it to a context; its parent may say so, too.
+    pub sticky: bool,
+    /// Where the work must happen; else where its parent's must.
+    pub workdir: Option<String>,
+    /// The task that it is a part of.
+    pub parent: Option<Named>,
     /// What it depends on.
-    pub depends_on: Vec<DependsOn>,
+    pub depends_on: Vec<Named>,
 }
 
-/// A dependency of a planned task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DependsOn {
+/// A task that a planned task names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
     /// A task that exists.
     Task(TaskId),
     /// Another task of the batch, by its index.
@@ -73,7 +84,7 @@ impl Ledger<'_> {
         accept_existing: bool,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Batched> {
-        let order = topological(batch)?;
+        let order = self.batch_order(batch)?;
         for _ in 0..ATTEMPTS_MAX {
             if let Reach::Through(authority) = self.reach {
                 authority.catch_up(self, &prefix(Some(queue)))?;
@@ -97,45 +108,58 @@ impl Ledger<'_> {
         let existing: HashMap<RefName, _> = self.store.tips(&prefix(Some(queue)))?.into_iter().collect();
         let now = self.clock.wall_micros();
         let mut pack = self.store.begin_pack()?;
-        let mut placed: Vec<Option<Placed>> = vec![None; batch.len()];
+        let mut built: Vec<Option<Built>> = batch.iter().map(|_| None).collect();
+        let mut parents: HashMap<TaskId, Found> = HashMap::new();
         let mut refs = Vec::new();
         let mut differences = Vec::new();
-        let mut closed: HashMap<usize, String> = HashMap::new();
-        for (built, &index) in order.iter().enumerate() {
+        for (count, &index) in order.iter().enumerate() {
             let planned = &batch[index];
             let name = RefName::of_task(queue, &planned.slug);
-            let dependency = |depends_on: &DependsOn| match depends_on {
-                DependsOn::Task(id) => Some(*id),
-                // Built before: that is what the order is for.
-                DependsOn::Batch(other) => placed[*other].as_ref().map(|placed| placed.task),
+            // What a task names was built before it: that is what the order is for.
+            let id_of = |named: &Named| match named {
+                Named::Task(id) => Some(*id),
+                Named::Batch(other) => built[*other].as_ref().map(|built| built.state.id),
             };
-            let task = Task {
+            let mut task = Task {
                 queue: queue.clone(),
                 slug: planned.slug.clone(),
                 title: planned.title.clone(),
                 // A microsecond a line keeps the order of the input.
                 created: now + index as i64,
                 priority: planned.priority,
-                depends_on: planned.depends_on.iter().filter_map(dependency).collect(),
-                parent: None,
+                depends_on: planned.depends_on.iter().filter_map(id_of).collect(),
+                parent: planned.parent.as_ref().and_then(id_of),
                 spawned_at: None,
-                verifier: None,
-                sticky: false,
-                workdir: None,
+                verifier: planned.verifier.clone(),
+                sticky: planned.sticky,
+                workdir: planned.workdir.clone(),
                 ttl: None,
                 max_attempts: None,
                 labels: planned.labels.clone(),
             };
-            placed[index] = Some(match existing.get(&name) {
+            let is_there = existing.contains_key(&name);
+            match planned.parent {
+                Some(Named::Batch(other)) => {
+                    let parent = built[other].as_ref().map(|built| &built.state);
+                    parent.map_or(Ok(()), |parent| take_over(&mut task, parent, is_there))
+                }
+                Some(Named::Task(id)) => {
+                    if !parents.contains_key(&id) {
+                        let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
+                        parents.insert(id, self.find_by_task_id(id)?.ok_or_else(unknown)?);
+                    }
+                    take_over(&mut task, &parents[&id].state, is_there)
+                }
+                None => Ok(()),
+            }
+            .map_err(|error| at_line(planned.line, error))?;
+            built[index] = Some(match existing.get(&name) {
                 Some(Ok(tip)) => {
                     let state = self.state_at(&name, RecordId(*tip))?;
                     if !accept_existing && let Some(differs) = self.difference(&name, &state, &task, planned)? {
                         differences.push(format!("{} (task {}): {differs}", place(&state), state.id));
                     }
-                    if let Err(error) = self.check_dependency(&state) {
-                        closed.insert(index, error.to_string());
-                    }
-                    Placed { task: state.id, created: false }
+                    Built { state, created: false }
                 }
                 Some(Err(_)) => {
                     // Reads it again for the error, which cannot be cloned.
@@ -143,30 +167,27 @@ impl Ledger<'_> {
                     return Ok(None);
                 }
                 None => {
-                    let closed = planned.depends_on.iter().find_map(|depends_on| match depends_on {
-                        DependsOn::Batch(other) => closed.get(other),
-                        DependsOn::Task(_) => None,
-                    });
-                    if let Some(found) = closed {
-                        let fault = LineFault { line: planned.line, found: found.clone() };
-                        return Err(Error::InvalidGraph(format!("{fault}; nothing was written")));
+                    for named in &planned.depends_on {
+                        // Those that exist by themselves were checked with the input.
+                        if let Named::Batch(other) = named
+                            && let Some(Built { state, created: false }) = &built[*other]
+                        {
+                            self.check_dependency(state).map_err(|error| at_line(planned.line, error))?;
+                        }
                     }
-                    let state = self.link(
-                        None,
-                        decide::creation(self.agent, task, planned.body.clone()).into(),
-                        |commit| Ok(pack.add(commit)?),
-                        |_, _| {},
-                    )?;
+                    let drafts = decide::creation(self.agent, task, planned.body.clone(), None);
+                    let state = self.link(None, drafts.into(), |commit| Ok(pack.add(commit)?), |_, _| {})?;
                     refs.push((name, state.tip.0));
-                    Placed { task: state.id, created: true }
+                    Built { state, created: true }
                 }
             });
-            progress(built + 1);
+            progress(count + 1);
         }
         if !differences.is_empty() {
             return Err(Error::SlugsTaken { differences });
         }
-        let placed = placed.into_iter().flatten().collect();
+        let placed =
+            built.into_iter().flatten().map(|built| Placed { task: built.state.id, created: built.created }).collect();
         if refs.is_empty() {
             return Ok(Some(Batched { placed, shadowed: Vec::new() }));
         }
@@ -176,19 +197,33 @@ impl Ledger<'_> {
         {
             return Ok(None);
         }
-        let published = self.publish(&mut refs)?;
-        if let (Reach::Through(authority), Some(_)) = (self.reach, &published) {
-            authority.published(self, &refs)?;
-        }
+        let published = match self.reach {
+            Reach::Through(authority) => {
+                // What is there by now is told to the authority's reader, whatever became of the parents here.
+                let published = self.publish(&mut refs, &[])?;
+                if published.is_some() {
+                    authority.published(self, &refs)?;
+                }
+                published
+            }
+            Reach::Alone | Reach::Provisional => self.publish(&mut refs, &parents.into_values().collect::<Vec<_>>())?,
+        };
         Ok(published.map(|shadowed| Batched { placed, shadowed }))
     }
 
-    /// Publishes the refs under all their shard locks; `None` when some are taken.
-    pub(crate) fn publish(&self, refs: &mut [(RefName, Oid)]) -> Result<Option<Vec<RefName>>> {
+    /// Publishes the refs under all their shard locks, and those of parents that exist already, so that none of these
+    /// finishes meanwhile (rule 9); `None` when some refs are taken, or a parent's status is not what was read.
+    pub(crate) fn publish(&self, refs: &mut [(RefName, Oid)], parents: &[Found]) -> Result<Option<Vec<RefName>>> {
         refs.sort();
         let shards: HashSet<u8> = refs.iter().map(|(name, _)| name.shard()).collect();
-        let shards: Vec<_> = shards.into_iter().map(|shard| (shard, Mode::Exclusive)).collect();
+        let mut shards: Vec<_> = shards.into_iter().map(|shard| (shard, Mode::Exclusive)).collect();
+        shards.extend(parents.iter().map(|parent| (parent.name.shard(), Mode::Shared)));
         let held = self.store.lock(&shards)?;
+        for parent in parents {
+            if !self.is_as_seen(Some(parent))? {
+                return Ok(None);
+            }
+        }
         match self.store.publish(&held, refs)? {
             Publish::Done { shadowed } => Ok(Some(shadowed)),
             Publish::Taken { .. } => Ok(None),
@@ -196,16 +231,19 @@ impl Ledger<'_> {
     }
 
     /// How the definition of an existing task differs from a planned one: in any field of its Task record but
-    /// `Created`, author and nonce.
+    /// `Created`, `Spawned-At`, author and nonce.
     fn difference(&self, name: &RefName, state: &TaskState, task: &Task, planned: &Planned) -> Result<Option<String>> {
         let mut differs = Vec::new();
         let there = &*state.task;
-        let same = Task { created: there.created, ..task.clone() };
-        if *there != same {
+        if !there.is_same_definition(task) {
             for (field, differ) in [
                 ("title", there.title != task.title),
                 ("priority", there.priority != task.priority),
+                ("parent", there.parent != task.parent),
                 ("depends_on", there.depends_on != task.depends_on),
+                ("verifier", there.verifier != task.verifier),
+                ("sticky", there.sticky != task.sticky),
+                ("workdir", there.workdir != task.workdir),
                 ("labels", there.labels != task.labels),
             ] {
                 if differ {
@@ -229,8 +267,8 @@ impl Ledger<'_> {
     pub fn check_dependency(&self, state: &TaskState) -> Result<()> {
         match state.phase() {
             Some(phase @ (Phase::Rejected | Phase::Superseded)) => {
-                let successor = state.status.as_ref().and_then(|at| at.status.superseded_by);
-                let hint = successor.map_or(String::new(), |task| format!("; its successor is task {task}"));
+                let hint =
+                    state.superseded_by().map_or(String::new(), |task| format!("; its successor is task {task}"));
                 Err(Error::InvalidGraph(format!("a task cannot depend on {}: it is {phase}{hint}", place(state))))
             }
             _ => Ok(()),
@@ -238,51 +276,53 @@ impl Ledger<'_> {
     }
 }
 
-/// An order in which every task comes after what it depends on.
-fn topological(batch: &[Planned]) -> Result<Vec<usize>> {
-    let mut waiting = vec![0usize; batch.len()];
-    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); batch.len()];
-    for (index, planned) in batch.iter().enumerate() {
-        for depends_on in &planned.depends_on {
-            if let DependsOn::Batch(other) = depends_on {
-                waiting[index] += 1;
-                dependents[*other].push(index);
-            }
-        }
+impl Ledger<'_> {
+    /// An order in which every task comes after what it names.
+    ///
+    /// # Errors
+    /// `InvalidGraph` with a circle.
+    fn batch_order(&self, batch: &[Planned]) -> Result<Vec<usize>> {
+        // A circle can only lead through tasks that exist where a task hangs below one of them and waits for another.
+        let is_below_others = batch.iter().any(|planned| matches!(planned.parent, Some(Named::Task(_))));
+        let scan = if is_below_others { self.scan(TASKS)? } else { Default::default() };
+        let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
+        let at = |named: &Named| match named {
+            Named::Batch(other) => Some(*other),
+            Named::Task(id) => graph.here(*id).map(|at| batch.len() + at),
+        };
+        let own = batch.iter().map(|planned| Waits {
+            parent: planned.parent.as_ref().and_then(at),
+            depends_on: planned.depends_on.iter().filter_map(at).collect(),
+        });
+        let others = waits_of(&graph).into_iter().map(|waits| Waits {
+            parent: waits.parent.map(|at| batch.len() + at),
+            depends_on: waits.depends_on.into_iter().map(|at| batch.len() + at).collect(),
+        });
+        let waits: Vec<Waits> = own.chain(others).collect();
+        let name = |at: usize| match batch.get(at) {
+            Some(planned) => planned.slug.to_string(),
+            None => place(graph.tasks()[at - batch.len()]).to_string(),
+        };
+        let order = claim_order(&waits).map_err(|circle| circular(&circle, name))?;
+        Ok(order.into_iter().filter(|at| *at < batch.len()).collect())
     }
-    let mut order: Vec<usize> = (0..batch.len()).filter(|index| waiting[*index] == 0).collect();
-    let mut next = 0;
-    while let Some(&index) = order.get(next) {
-        next += 1;
-        for &dependent in &dependents[index] {
-            waiting[dependent] -= 1;
-            if waiting[dependent] == 0 {
-                order.push(dependent);
-            }
-        }
-    }
-    if order.len() == batch.len() { Ok(order) } else { Err(cycle(batch, &waiting)) }
 }
 
-/// Names one cycle among the tasks that still wait: following dependencies among them must come back.
-fn cycle(batch: &[Planned], waiting: &[usize]) -> Error {
-    let in_cycle = |index: &usize| waiting[*index] > 0;
-    let mut path = Vec::new();
-    let mut at = (0..batch.len()).find(in_cycle);
-    while let Some(index) = at {
-        if let Some(first) = path.iter().position(|seen| *seen == index) {
-            path.drain(..first);
-            break;
+/// A task of a batch, once its turn has come.
+struct Built {
+    state: TaskState,
+    /// Whether this batch makes it; else it was there.
+    created: bool,
+}
+
+/// What is wrong with the plan, with its line.
+fn at_line(line: usize, error: Error) -> Error {
+    match error {
+        Error::InvalidGraph(found) => {
+            Error::InvalidGraph(format!("{}; nothing was written", LineFault { line, found }))
         }
-        path.push(index);
-        at = batch[index].depends_on.iter().find_map(|depends_on| match depends_on {
-            DependsOn::Batch(other) if waiting[*other] > 0 => Some(*other),
-            _ => None,
-        });
+        error => error,
     }
-    let first = path.first().copied();
-    let names: Vec<_> = path.into_iter().chain(first).map(|index| batch[index].slug.as_str()).collect();
-    Error::InvalidGraph(format!("the plan has a cycle, nothing was written: {}", names.join(" -> ")))
 }
 
 /// What is wrong with one line of a batch's input.

@@ -1,59 +1,186 @@
-//! What tasks depend on, read from the ledger (rule 8).
+//! What other tasks have to say about one, read from the ledger (rules 8 and 9).
+//!
+//! Two ways to it, and both ask [`protocol::graph`](crate::protocol::graph) and [`Others`]: one task alone, before
+//! something is recorded for it ([`Ledger::reliance`]), and all tasks of a listing ([`Neighbours`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Ledger;
 use super::find::Found;
-use super::resolve::place;
+use super::resolve::{place, prefix};
 use crate::error::{Error, Result};
-use crate::id::{RecordId, RefName, TaskId};
-use crate::protocol::record::{Content, Phase};
+use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
+use crate::protocol::codec;
+use crate::protocol::decide::{Intent, Others};
+use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
+use crate::protocol::record::{Content, Phase, Task};
 use crate::protocol::refusal::Unmet;
 use crate::protocol::state::TaskState;
 use crate::store::StoreError;
 
-/// How many times a superseded task is followed to its successor before the chain of successors is called
-/// damaged: nobody replans one task so often.
-const SUCCESSORS_MAX: usize = 64;
-
-/// What a task's dependencies looked like when they were read.
+/// What a decision about one task relies on, as it was read.
 #[derive(Debug, Default)]
-pub struct Dependencies {
-    /// Those that are not done.
-    pub unmet: Vec<Unmet>,
+pub struct Reliance {
+    /// What the other tasks have to say.
+    pub others: Others,
     /// Every ref that was read, with the tip that it had.
     pub read: Vec<(RefName, RecordId)>,
+    /// That the task has no children but those that were read.
+    pub family: Option<Family>,
+    /// Something that is named could not be found here.
+    pub is_incomplete: bool,
+}
+
+/// The children of a task, and how a new one would be known.
+#[derive(Debug)]
+pub struct Family {
+    prefix: String,
+    /// Every ref that was there.
+    known: HashSet<RefName>,
+    /// The ids by which children name the parent: its own, and those of the tasks that it has superseded.
+    names: HashSet<TaskId>,
 }
 
 impl Ledger<'_> {
-    /// Reads the dependencies of a task: where each stands now.
-    pub fn dependencies(&self, ids: &[TaskId]) -> Result<Dependencies> {
-        let mut out = Dependencies::default();
-        for id in ids {
-            match self.successor(*id, &mut out.read)? {
-                Some(found) if found.state.phase() == Some(Phase::Done) => {}
-                found => out.unmet.push(unmet(*id, found.as_ref().map(|found| &found.state))),
+    /// Reads what a decision about `state` relies on. Costs nothing but for a claim and a finish; a finish reads the tasks
+    /// of the queue, and a claim of a sticky task all tasks.
+    ///
+    /// # Errors
+    /// Failures of the system.
+    pub fn reliance(&self, state: &TaskState, intent: &Intent) -> Result<Reliance> {
+        match (intent, state.phase()) {
+            (Intent::Claim { .. }, Some(Phase::New)) => self.before_a_claim(state),
+            (Intent::Finish { .. }, Some(Phase::Working)) => self.before_a_finish(state),
+            _ => Ok(Reliance::default()),
+        }
+    }
+
+    fn before_a_claim(&self, state: &TaskState) -> Result<Reliance> {
+        let mut out = Reliance::default();
+        for id in &state.task.depends_on {
+            let dependency = self.standing(*id, &mut out)?;
+            out.others.unmet.extend((dependency.phase != Some(Phase::Done)).then_some(dependency));
+        }
+        if let Some(parent) = state.task.parent {
+            let parent = self.standing(parent, &mut out)?;
+            out.others.parent = gate(&state.task.queue, parent);
+        }
+        if let Some(original) = state.replan_of() {
+            let found = self.read_by_id(original, &mut out)?;
+            let by = found.as_ref().and_then(|found| found.state.superseded_by());
+            out.others.original = (by != Some(state.id)).then(|| unmet(original, found.as_ref()));
+        }
+        if state.task.sticky {
+            let scan = self.scan(TASKS)?;
+            let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
+            for at in graph.find(state.id).map_or(Vec::new(), |at| graph.tied(at)) {
+                let (name, state) = &scan.tasks[at];
+                out.others.tied.extend(state.bound());
+                out.read.push((name.clone(), state.tip));
             }
         }
         Ok(out)
     }
 
+    fn before_a_finish(&self, state: &TaskState) -> Result<Reliance> {
+        let mut out = Reliance::default();
+        let prefix = prefix(Some(&state.task.queue));
+        let mut family = Family { prefix, known: HashSet::new(), names: HashSet::from([state.id]) };
+        let mut parents: HashMap<TaskId, bool> = HashMap::from([(state.id, true)]);
+        for (name, tip) in self.store.tips(&family.prefix)? {
+            family.known.insert(name.clone());
+            // Whatever cannot be read is named by `verify`; it does not keep every other task from being finished.
+            let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip))) else { continue };
+            let Some(parent) = task.parent else { continue };
+            let is_ours = match parents.get(&parent) {
+                Some(known) => *known,
+                None => {
+                    let is_ours = match self.successor(parent, &mut Reliance::default()) {
+                        Ok(found) => found.is_some_and(|found| found.state.id == state.id),
+                        Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => false,
+                        Err(error) => return Err(error),
+                    };
+                    parents.insert(parent, is_ours);
+                    is_ours
+                }
+            };
+            if !is_ours {
+                continue;
+            }
+            family.names.insert(parent);
+            let Some(child) = self.state(&name)? else { continue };
+            out.read.push((name.clone(), child.tip));
+            if child.phase().is_none_or(|phase| !phase.is_settled()) {
+                out.others.open_children.push(unmet(child.id, Some(&Found { name, state: child })));
+            }
+        }
+        out.family = Some(family);
+        Ok(out)
+    }
+
+    /// Whether a decision still holds, now that the shards of all that it relies on are held: nothing of that has moved, and
+    /// no child was planned meanwhile.
+    pub(super) fn still_holds(&self, reliance: &Reliance) -> Result<bool> {
+        for (name, seen) in &reliance.read {
+            if self.store.tip(name)? != Some(seen.0) {
+                return Ok(false);
+            }
+        }
+        let Some(family) = &reliance.family else { return Ok(true) };
+        for (name, tip) in self.store.tips(&family.prefix)? {
+            if !family.known.contains(&name)
+                && let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip)))
+                && task.parent.is_some_and(|parent| family.names.contains(&parent))
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The definition of the task whose chain has this tip; `None` where that cannot be read.
+    fn task_of(&self, tip: RecordId) -> Option<Box<Task>> {
+        let record = codec::decode(&self.store.read_commit(tip.0).ok()?).ok()?;
+        let first = match (record.content, record.links.task) {
+            (Content::Task(task), _) => return Some(task),
+            (_, first) => first?,
+        };
+        match codec::decode(&self.store.read_commit(first.0).ok()?).ok()?.content {
+            Content::Task(task) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// How the task stands that stands for `id` now.
+    fn standing(&self, id: TaskId, out: &mut Reliance) -> Result<Unmet> {
+        let found = self.successor(id, out)?;
+        Ok(unmet(id, found.as_ref()))
+    }
+
     /// The task that stands for `id` now: itself, or what superseded it. `None` where it cannot be found.
-    fn successor(&self, id: TaskId, read: &mut Vec<(RefName, RecordId)>) -> Result<Option<Found>> {
+    pub(crate) fn successor(&self, id: TaskId, out: &mut Reliance) -> Result<Option<Found>> {
         let mut id = id;
         for _ in 0..SUCCESSORS_MAX {
-            let Some(name) = self.ref_of(id)? else { return Ok(None) };
-            let Some(state) = self.state(&name)? else { return Ok(None) };
-            if state.id != id {
-                return Ok(None);
-            }
-            read.push((name.clone(), state.tip));
-            match superseded_by(&state) {
+            let Some(found) = self.read_by_id(id, out)? else { return Ok(None) };
+            match found.state.superseded_by() {
                 Some(next) => id = next,
-                None => return Ok(Some(Found { name, state })),
+                None => return Ok(Some(found)),
             }
         }
         Ok(None)
+    }
+
+    /// Reads a task by its id, and notes that.
+    pub(super) fn read_by_id(&self, id: TaskId, out: &mut Reliance) -> Result<Option<Found>> {
+        let found = match self.ref_of(id)? {
+            Some(name) => self.state(&name)?.filter(|state| state.id == id).map(|state| Found { name, state }),
+            None => None,
+        };
+        match &found {
+            Some(found) => out.read.push((found.name.clone(), found.state.tip)),
+            None => out.is_incomplete = true,
+        }
+        Ok(found)
     }
 
     /// The ref that a task id leads to, in one object read.
@@ -63,74 +190,88 @@ impl Ledger<'_> {
             Err(StoreError::Missing { .. } | StoreError::Damaged { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Ok(match crate::protocol::codec::decode(&commit).map(|record| record.content) {
+        Ok(match codec::decode(&commit).map(|record| record.content) {
             Ok(Content::Task(task)) => Some(RefName::of_task(&task.queue, &task.slug)),
             _ => None,
         })
     }
 }
 
-fn superseded_by(state: &TaskState) -> Option<TaskId> {
-    state.status.as_ref()?.status.superseded_by
+/// A task that is named, as it was found.
+fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
+    let place = found.map(|found| place(&found.state)).map(|place| (place.queue, place.slug));
+    Unmet { task: named, place, phase: found.and_then(|found| found.state.phase()) }
 }
 
-fn unmet(id: TaskId, state: Option<&TaskState>) -> Unmet {
-    Unmet {
-        task: id,
-        place: state.map(place).map(|place| (place.queue, place.slug)),
-        phase: state.and_then(TaskState::phase),
-    }
+/// What a parent keeps its children in `queue` from: they wait until it is claimed, or found. (A parent of another queue,
+/// which pm itself never plans, holds nobody up: rule 8.)
+fn gate(queue: &Queue, parent: Unmet) -> Option<Unmet> {
+    let is_elsewhere = parent.place.as_ref().is_some_and(|(of_parent, _)| of_parent != queue);
+    let is_past_new = parent.phase.is_some_and(|phase| phase != Phase::New);
+    (!is_elsewhere && !is_past_new).then_some(parent)
 }
 
-/// The dependencies of many tasks, from one scan. Tasks outside of it are read one by one, each once.
-pub struct Graph<'a> {
+/// What the tasks of one listing have to say about each other. What is named and not in it is read by itself, each once.
+pub struct Neighbours<'a> {
     ledger: &'a Ledger<'a>,
-    scanned: HashMap<TaskId, &'a TaskState>,
-    elsewhere: HashMap<TaskId, Option<Unmet>>,
+    graph: Graph<'a>,
+    elsewhere: HashMap<TaskId, Unmet>,
     /// The first failure of the system; the answers after it mean nothing.
     failure: Option<Error>,
 }
 
-impl<'a> Graph<'a> {
-    /// A graph over the scanned tasks.
-    pub fn new(ledger: &'a Ledger<'a>, tasks: &'a [(RefName, TaskState)]) -> Graph<'a> {
-        let scanned = tasks.iter().map(|(_, state)| (state.id, state)).collect();
-        Graph { ledger, scanned, elsewhere: HashMap::new(), failure: None }
+impl<'a> Neighbours<'a> {
+    /// Over the scanned tasks.
+    pub fn new(ledger: &'a Ledger<'a>, tasks: &'a [(RefName, TaskState)]) -> Neighbours<'a> {
+        let graph = Graph::new(tasks.iter().map(|(_, state)| state));
+        Neighbours { ledger, graph, elsewhere: HashMap::new(), failure: None }
     }
 
-    /// The dependencies among `ids` that are not done.
-    pub fn unmet(&mut self, ids: &[TaskId]) -> Vec<Unmet> {
-        ids.iter().filter_map(|id| self.unmet_one(*id)).collect()
+    /// What the others have to say about a claim of this one, which is `new`; of sticky tasks that are tied to it, only
+    /// those that were scanned.
+    pub fn before_a_claim(&mut self, state: &TaskState) -> Others {
+        let all = state.task.depends_on.iter();
+        let unmet = all.map(|id| self.standing(*id)).filter(|unmet| unmet.phase != Some(Phase::Done)).collect();
+        let parent = state.task.parent.and_then(|parent| gate(&state.task.queue, self.standing(parent)));
+        let original = state.replan_of().and_then(|original| self.original(state.id, original));
+        let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.tied_bounds(at));
+        Others { unmet, parent, original, open_children: Vec::new(), tied }
     }
 
-    fn unmet_one(&mut self, id: TaskId) -> Option<Unmet> {
-        let mut successor = id;
-        for _ in 0..SUCCESSORS_MAX {
-            let Some(state) = self.scanned.get(&successor) else { return self.unmet_elsewhere(id) };
-            match superseded_by(state) {
-                Some(next) => successor = next,
-                None if state.phase() == Some(Phase::Done) => return None,
-                None => return Some(unmet(id, Some(state))),
-            }
+    fn standing(&mut self, named: TaskId) -> Unmet {
+        match self.graph.stand(named) {
+            Stand::Here(at) => self.graph.told(named, at),
+            Stand::Elsewhere(id) => Unmet { task: named, ..self.standing_elsewhere(id) },
         }
-        Some(unmet(id, None))
     }
 
-    fn unmet_elsewhere(&mut self, id: TaskId) -> Option<Unmet> {
+    fn standing_elsewhere(&mut self, id: TaskId) -> Unmet {
         if let Some(known) = self.elsewhere.get(&id) {
             return known.clone();
         }
-        let answer = match self.ledger.dependencies(&[id]) {
-            Ok(mut dependencies) => dependencies.unmet.pop(),
-            // A dependency that cannot be read is not done; which one, `verify` says.
-            Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => Some(unmet(id, None)),
-            Err(error) => {
-                self.failure.get_or_insert(error);
-                Some(unmet(id, None))
-            }
-        };
+        let answer = self.ledger.standing(id, &mut Reliance::default());
+        let answer = self.unless_damaged(answer, unmet(id, None));
         self.elsewhere.insert(id, answer.clone());
         answer
+    }
+
+    fn original(&mut self, clone: TaskId, original: TaskId) -> Option<Unmet> {
+        let found = self.ledger.read_by_id(original, &mut Reliance::default());
+        let found = self.unless_damaged(found, None);
+        let by = found.as_ref().and_then(|found| found.state.superseded_by());
+        (by != Some(clone)).then(|| unmet(original, found.as_ref()))
+    }
+
+    /// What cannot be read is not known; which one it is, `verify` says.
+    fn unless_damaged<T>(&mut self, answer: Result<T>, unknown: T) -> T {
+        match answer {
+            Ok(answer) => answer,
+            Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => unknown,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                unknown
+            }
+        }
     }
 
     /// Ends the questions.

@@ -10,6 +10,7 @@ pub mod append;
 pub mod authority;
 pub mod batch;
 pub mod chain;
+pub mod create;
 pub mod find;
 pub mod graph;
 pub mod judge;
@@ -25,7 +26,7 @@ use crate::commit::Signature;
 use crate::error::{Error, Result};
 use crate::id::AgentId;
 use crate::protocol::decide::Stamp;
-use crate::protocol::record::Nonce;
+use crate::protocol::record::{ContextId, Nonce};
 use crate::store::Store;
 
 /// Who writes, as git sees it.
@@ -47,6 +48,8 @@ pub struct Ledger<'a> {
     pub identity: &'a Identity,
     /// Who acts.
     pub agent: &'a AgentId,
+    /// In which context, if in one: what a sticky task is bound to.
+    pub context: Option<&'a ContextId>,
     /// Who decides, where the ledger is shared between machines.
     pub reach: Reach<'a>,
 }

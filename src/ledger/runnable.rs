@@ -1,12 +1,13 @@
 //! What could be claimed now, in the order in which it is handed out, and what waits for what.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use super::Ledger;
-use super::graph::Graph;
+use super::graph::Neighbours;
 use super::resolve::{Damage, place};
 use crate::error::{Error, Place, Result};
-use crate::id::RefName;
+use crate::id::{RefName, TASKS};
 use crate::protocol::record::{Label, Phase};
 use crate::protocol::refusal::{Refusal, Unmet};
 use crate::protocol::select::{self, Hindrance};
@@ -19,10 +20,10 @@ pub struct Runnable {
     pub tasks: Vec<(RefName, TaskState)>,
     /// Tasks that wait for others.
     pub blocked: Vec<Blocked>,
+    /// Open tasks that are not offered, and why.
+    pub skipped: Vec<(TaskState, Hindrance)>,
     /// Tasks that could not be read.
     pub damaged: Vec<Damage>,
-    /// How many tasks this build cannot judge.
-    pub unsupported: usize,
 }
 
 /// A task that waits for others.
@@ -30,51 +31,67 @@ pub struct Runnable {
 pub struct Blocked {
     /// The task.
     pub place: Place,
-    /// The dependencies that are not done.
+    /// What it waits for: dependencies, its parent, the task that it is to replace.
     pub waits_for: Vec<Unmet>,
 }
 
 impl Ledger<'_> {
-    /// Reads the tasks under a prefix of refs that carry all of these labels.
+    /// Reads the tasks under a prefix of refs that carry all of these labels, for somebody who works in `dir`.
     ///
     /// # Errors
     /// Failures of the system.
-    pub fn runnable(&self, prefix: &str, labels: &[Label]) -> Result<Runnable> {
-        let scan = self.scan(prefix)?;
-        let mut graph = Graph::new(self, &scan.tasks);
-        let mut runnable: Vec<usize> = Vec::new();
-        let mut blocked = Vec::new();
-        let mut unsupported = 0;
-        for (index, (_, state)) in scan.tasks.iter().enumerate() {
-            if !state.task.has_labels(labels) {
+    pub fn runnable(&self, prefix: &str, labels: &[Label], dir: &Path) -> Result<Runnable> {
+        let mut scan = self.scan(prefix)?;
+        let may_be_tied = |(_, state): &(_, TaskState)| state.task.sticky && state.phase() == Some(Phase::New);
+        if prefix != TASKS && scan.tasks.iter().any(may_be_tied) {
+            // What a sticky task is tied to may be in other queues.
+            scan = self.scan(TASKS)?;
+            scan.damaged.retain(|damage| damage.name.as_str().starts_with(prefix));
+        }
+        let mut neighbours = Neighbours::new(self, &scan.tasks);
+        let mut runnable: Vec<(usize, bool)> = Vec::new();
+        let (mut blocked, mut skipped) = (Vec::new(), Vec::new());
+        for (index, (name, state)) in scan.tasks.iter().enumerate() {
+            if !name.as_str().starts_with(prefix) || !state.task.has_labels(labels) {
                 continue;
             }
-            match select::runnable(state, |ids| graph.unmet(ids)) {
-                Ok(()) => runnable.push(index),
-                Err(Hindrance::Unsupported(_)) => unsupported += 1,
-                Err(Hindrance::Blocked(waits_for)) => blocked.push(Blocked { place: place(state), waits_for }),
-                Err(Hindrance::NotNew) => {}
+            let is_new = state.phase() == Some(Phase::New);
+            let others = if is_new { neighbours.before_a_claim(state) } else { Default::default() };
+            let facts = self.facts(&others);
+            match select::runnable(state, &facts, dir) {
+                Ok(()) => runnable.push((index, select::is_own(state, &facts))),
+                Err(why) => {
+                    if is_new && others.hindrances().next().is_some() {
+                        let waits_for = others.hindrances().cloned().collect();
+                        blocked.push(Blocked { place: place(state), waits_for });
+                    }
+                    if state.phase().is_some_and(|phase| !phase.is_settled()) {
+                        skipped.push((state.clone(), why));
+                    }
+                }
             }
         }
-        graph.finish()?;
-        runnable.sort_by(|a, b| select::order(&scan.tasks[*a].1, &scan.tasks[*b].1));
+        neighbours.finish()?;
+        runnable.sort_by(|(a, a_own), (b, b_own)| {
+            select::own_first((&scan.tasks[*a].1, *a_own), (&scan.tasks[*b].1, *b_own))
+        });
         let mut tasks: Vec<_> = scan.tasks.into_iter().map(Some).collect();
-        let tasks = runnable.into_iter().filter_map(|index| tasks[index].take()).collect();
-        Ok(Runnable { tasks, blocked, damaged: scan.damaged, unsupported })
+        let tasks = runnable.into_iter().filter_map(|(index, _)| tasks[index].take()).collect();
+        Ok(Runnable { tasks, blocked, skipped, damaged: scan.damaged })
     }
 }
 
 impl Runnable {
-    /// What was left out, and why: a line for each.
-    pub fn left_out(&self) -> Vec<String> {
-        let damaged = self.damaged.iter().map(ToString::to_string);
-        let unsupported = (self.unsupported > 0).then(|| {
-            format!(
-                "{} tasks use what this pm cannot judge (parents, verifiers, contexts, work directories) and were left out",
-                self.unsupported
-            )
-        });
-        damaged.chain(unsupported).collect()
+    /// What others could claim, but this caller cannot: how many tasks, and why.
+    pub fn hidden(&self) -> Vec<(usize, &'static str)> {
+        let of_another_context = |why: &Hindrance| matches!(why, Hindrance::Refused(Refusal::Context(_)));
+        let count = |is_so: &dyn Fn(&Hindrance) -> bool| self.skipped.iter().filter(|(_, why)| is_so(why)).count();
+        let mut hidden = vec![
+            (count(&of_another_context), "sticky, and left to other contexts"),
+            (count(&|why| matches!(why, Hindrance::Workdir(_))), "left to other work directories"),
+        ];
+        hidden.retain(|(count, _)| *count > 0);
+        hidden
     }
 
     /// Whether a blocked task becomes runnable when what is being worked on now gets done: then it is worth waiting.
@@ -103,12 +120,18 @@ impl Runnable {
     }
 }
 
-/// Whether a claim failed since somebody else was faster: a dependency that was reopened meanwhile counts as that, too.
+/// Whether a claim failed since somebody else was faster: what other tasks have come to forbid meanwhile
+/// counts as that, too.
 pub fn was_taken(error: &Error) -> bool {
     matches!(
         error,
         Error::Refused {
-            refusal: Refusal::RaceLost { .. } | Refusal::WrongPhase { .. } | Refusal::DependenciesOpen { .. },
+            refusal: Refusal::RaceLost { .. }
+                | Refusal::WrongPhase { .. }
+                | Refusal::DependenciesOpen { .. }
+                | Refusal::ParentNotClaimed { .. }
+                | Refusal::NotReplacedYet { .. }
+                | Refusal::Context(_),
             ..
         }
     )

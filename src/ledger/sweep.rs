@@ -13,7 +13,7 @@ use super::resolve::Damage;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{AgentId, RecordId, RefName};
-use crate::protocol::decide::{self, Draft, Facts, Intent};
+use crate::protocol::decide::{self, Draft, Intent, Others};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict, Watched};
 use crate::protocol::record::{ClockReading, Content, Phase};
 use crate::protocol::refusal::Refusal;
@@ -180,8 +180,7 @@ impl Ledger<'_> {
     fn take(&self, judged: Judged, terms: &Terms, outcome: &mut Outcome) {
         let intent = sweep_intent(&judged, self.agent, terms.max_attempts);
         if terms.dry_run {
-            let facts = Facts { agent: self.agent, unmet: &[] };
-            let drafts = decide::decide(&judged.state, &intent, &facts).unwrap_or_default();
+            let drafts = decide::decide(&judged.state, &intent, &self.facts(&Others::default())).unwrap_or_default();
             let rejects =
                 |draft: &Draft| matches!(&draft.content, Content::Status(status) if status.phase == Phase::Rejected);
             let rejected = drafts.iter().any(rejects);

@@ -331,6 +331,17 @@ fn proven(state: &TaskState, next: &Status, synthetic: bool) -> Result<(), Inval
     }
 }
 
+/// The exit code of a verifier that was skipped.
+pub const SKIPPED: i32 = -1;
+
+/// The fewest characters of a reason for skipping a verifier.
+const REASON_MIN: usize = 10;
+
+/// Whether a note is reason enough for skipping a verifier.
+pub fn is_reason(note: Option<&str>) -> bool {
+    note.is_some_and(|note| note.trim().chars().count() >= REASON_MIN)
+}
+
 /// Rule 6. Only the task's own verifier proves anything; a rejection may record what it said.
 fn verified(state: &TaskState, next: &Status) -> Result<(), Invalid> {
     let wanted = state.task.verifier.as_ref();
@@ -341,10 +352,9 @@ fn verified(state: &TaskState, next: &Status) -> Result<(), Invalid> {
         None if next.phase == Phase::Done && wanted.is_some() => {
             broken(Rule::Verifier, "done without the verifier that the task asks for")
         }
-        Some(verification) if next.phase == Phase::Done && verification.exit == -1 => {
-            let reason = next.reason.as_deref().unwrap_or_default();
-            require(reason.trim().chars().count() >= 10, Rule::Verifier, || {
-                "the verifier was skipped without a reason of 10 characters or more".to_owned()
+        Some(verification) if next.phase == Phase::Done && verification.exit == SKIPPED => {
+            require(is_reason(next.reason.as_deref()), Rule::Verifier, || {
+                format!("the verifier was skipped without a reason of {REASON_MIN} characters or more")
             })
         }
         Some(verification) if next.phase == Phase::Done && verification.exit != 0 => {

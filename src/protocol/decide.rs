@@ -1,12 +1,16 @@
 //! Deciding: which records an intent turns into, given the state of its task (design, section 4).
 //!
 //! The answer is a list of drafts. A draft lacks what only the moment of writing knows (links, seq, clock,
-//! nonce); [`Draft::into_record`] adds those. Refusals are judged in one order: 16, 6, 12, then the others.
+//! nonce); [`Draft::into_record`] adds those. Refusals are judged in one order: 16, 6, 12, 10, then the others.
 
-use super::record::{ClockReading, Content, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl};
+use super::apply;
+use super::record::{
+    ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl, Verification,
+};
 use super::refusal::{HeldBy, Refusal, Unmet, Verb};
 use super::state::{Claim, TaskState};
-use crate::id::{AgentId, RecordId};
+use super::sticky::{self, Bound};
+use crate::id::{AgentId, RecordId, TaskId};
 
 /// What is asked of one existing task. Creation needs no decision about a state: see [`creation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub enum Intent {
         done: bool,
         /// A note for the audit trail.
         note: Option<String>,
+        /// The report that was verified, and what the verifier said; where the task has one and is to be done.
+        verified: Option<Verified>,
     },
     /// Take the task from a holder that was silent too long: only while the tip is the one that was observed.
     Sweep {
@@ -64,6 +70,32 @@ pub enum Intent {
         /// Why.
         reason: Option<String>,
     },
+    /// Call the task off, by an operator's word, whoever holds it.
+    Cancel {
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Open a closed task again.
+    Replan {
+        /// A note for the audit trail.
+        note: Option<String>,
+    },
+    /// Put another task in the place of this one, for ever.
+    Supersede {
+        /// That task.
+        by: TaskId,
+        /// A note for the audit trail.
+        note: Option<String>,
+    },
+}
+
+/// A verifier that ran, or was skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The report that it ran on: only that one can be the proof.
+    pub report: RecordId,
+    /// What it said.
+    pub verification: Verification,
 }
 
 impl Intent {
@@ -77,6 +109,9 @@ impl Intent {
             Intent::Finish { .. } => Verb::Finish,
             Intent::Sweep { .. } => Verb::Sweep,
             Intent::Reclaim { .. } => Verb::Reclaim,
+            Intent::Cancel { .. } => Verb::Cancel,
+            Intent::Replan { .. } => Verb::Replan,
+            Intent::Supersede { .. } => Verb::Supersede,
         }
     }
 
@@ -84,7 +119,11 @@ impl Intent {
     /// against a newer one. Only for an intent that `decide` has allowed: a named claim proves the holder by itself.
     pub fn pin(&mut self, current: RecordId) {
         match self {
-            Intent::Claim { .. } | Intent::Sweep { .. } => {}
+            Intent::Claim { .. }
+            | Intent::Sweep { .. }
+            | Intent::Cancel { .. }
+            | Intent::Replan { .. }
+            | Intent::Supersede { .. } => {}
             Intent::Heartbeat { claim, .. }
             | Intent::Report { claim, .. }
             | Intent::Release { claim, .. }
@@ -99,8 +138,32 @@ impl Intent {
 pub struct Facts<'a> {
     /// Who asks.
     pub agent: &'a AgentId,
-    /// The dependencies that are not done, as they were read; only a claim looks at them.
-    pub unmet: &'a [Unmet],
+    /// In which context, if in one.
+    pub context: Option<&'a ContextId>,
+    /// What other tasks have to say; only a claim and a finish look at it.
+    pub others: &'a Others,
+}
+
+/// What other tasks have to say about one, as they were read. Superseded ones are followed to their successors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Others {
+    /// The dependencies that are not done.
+    pub unmet: Vec<Unmet>,
+    /// The parent, if it is not claimed yet, or cannot be found.
+    pub parent: Option<Unmet>,
+    /// The task that this one is to replace, while it is not superseded by this one.
+    pub original: Option<Unmet>,
+    /// The children that are not settled.
+    pub open_children: Vec<Unmet>,
+    /// The sticky tasks that are tied to this one and bound to a context.
+    pub tied: Vec<Bound>,
+}
+
+impl Others {
+    /// Everything that keeps a new task from being claimed by anybody.
+    pub fn hindrances(&self) -> impl Iterator<Item = &Unmet> {
+        self.unmet.iter().chain(&self.parent).chain(&self.original)
+    }
 }
 
 /// A record before it is linked into its chain.
@@ -160,13 +223,45 @@ impl Draft {
     }
 }
 
-/// The two records of a new task.
-pub fn creation(agent: &AgentId, task: super::record::Task, body: Option<String>) -> [Draft; 2] {
-    let status = Status::new(Phase::New, 0, 0);
+/// The two records of a new task. `replan_of`: the task that it is to replace.
+pub fn creation(
+    agent: &AgentId,
+    task: super::record::Task,
+    body: Option<String>,
+    replan_of: Option<TaskId>,
+) -> [Draft; 2] {
+    let status = Status { replan_of, ..Status::new(Phase::New, 0, 0) };
     [
         Draft { agent: agent.clone(), content: Content::Task(Box::new(task)), body },
         Draft { agent: agent.clone(), content: Content::Status(Box::new(status)), body: None },
     ]
+}
+
+/// Whether a task could be claimed now (rule 8). `next` asks the same question as the claim itself.
+///
+/// # Errors
+/// The first [`Refusal`] in the order of section 4.
+pub fn claimable(state: &TaskState, facts: &Facts<'_>) -> Result<(), Refusal> {
+    let Some(at) = &state.status else { return Err(Refusal::NoStatus) };
+    if at.status.phase != Phase::New {
+        let held = state.claim().map(|claim| held_by(&claim, facts));
+        return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held });
+    }
+    if !state.task.sticky && state.context().is_some() {
+        return Err(Refusal::Contradiction { what: "it is bound to a context, and not sticky" });
+    }
+    let others = facts.others;
+    in_context(state, &others.tied, facts.context)?;
+    if let Some(original) = &others.original {
+        return Err(Refusal::NotReplacedYet { original: original.clone() });
+    }
+    if !others.unmet.is_empty() {
+        return Err(Refusal::DependenciesOpen { open: others.unmet.clone() });
+    }
+    match &others.parent {
+        Some(parent) => Err(Refusal::ParentNotClaimed { parent: parent.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// The records that an intent turns into, oldest first; all of them enter the chain together or not at all.
@@ -178,52 +273,77 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
     let now = &at.status;
     // Every status carries the counters and the bound context of the one before it.
     let next = |phase| Status { context: now.context.clone(), ..Status::new(phase, now.attempt, now.reclaims) };
+    let claim = state.claim();
+    let held = claim.as_ref().map(|claim| held_by(claim, facts));
 
-    let Some(claim) = state.claim() else {
-        return match intent {
-            Intent::Claim { ttl } if now.phase == Phase::New => {
-                judgeable(state)?;
-                if !facts.unmet.is_empty() {
-                    return Err(Refusal::DependenciesOpen { open: facts.unmet.to_vec() });
-                }
-                let status = Status { attempt: now.attempt + 1, ttl: ttl.or(state.task.ttl), ..next(Phase::Working) };
-                Ok(vec![draft(facts.agent, status)])
-            }
-            _ => Err(Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: None }),
-        };
-    };
-
-    let held = || HeldBy { holder: claim.holder.clone(), claim: claim.id, yours: claim.holder == *facts.agent };
-    match intent {
-        Intent::Claim { .. } => {
-            Err(Refusal::WrongPhase { verb: Verb::Claim, phase: Phase::Working, held: Some(held()) })
+    // What does not need a holder.
+    match (intent, now.phase) {
+        (Intent::Claim { ttl }, _) => {
+            claimable(state, facts)?;
+            let context = if state.task.sticky { facts.context.cloned() } else { now.context.clone() };
+            let (attempt, ttl) = (now.attempt + 1, ttl.or(state.task.ttl));
+            return Ok(vec![draft(facts.agent, Status { attempt, ttl, context, ..next(Phase::Working) })]);
         }
+        (Intent::Cancel { reason }, Phase::New | Phase::Working) => {
+            let status = Status { mark: Some(Mark::Cancelled), reason: reason.clone(), ..next(Phase::Rejected) };
+            return Ok(vec![synthetic(facts.agent, "Cancelled".to_owned()), draft(facts.agent, status)]);
+        }
+        (Intent::Replan { note }, Phase::Done | Phase::Rejected) => {
+            let mark = Some(Mark::Replanned);
+            return Ok(vec![draft(
+                facts.agent,
+                Status { reclaims: 0, mark, reason: note.clone(), ..next(Phase::New) },
+            )]);
+        }
+        (Intent::Supersede { by, note }, Phase::New | Phase::Done | Phase::Rejected) => {
+            let superseded_by = Some(*by);
+            return Ok(vec![draft(
+                facts.agent,
+                Status { superseded_by, reason: note.clone(), ..next(Phase::Superseded) },
+            )]);
+        }
+        _ => {}
+    }
+
+    let wrong_phase = Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: held.clone() };
+    let Some(claim) = claim else { return Err(wrong_phase) };
+    match intent {
         Intent::Heartbeat { claim: named, progress } => {
-            let holder = holder(&claim, *named, facts, held)?;
+            let agent = holder(state, &claim, *named, facts)?;
             let beat = Heartbeat { preempt: false, progress: progress.clone() };
-            Ok(vec![Draft { agent: holder, content: Content::Heartbeat(beat), body: None }])
+            Ok(vec![Draft { agent, content: Content::Heartbeat(beat), body: None }])
         }
         Intent::Report { claim: named, report, body } => {
-            let agent = holder(&claim, *named, facts, held)?;
+            let agent = holder(state, &claim, *named, facts)?;
             // A holder's own words are never synthetic: that would be a record which prepares nothing.
             let report = Report { synthetic: false, ..report.clone() };
             Ok(vec![Draft { agent, content: Content::Report(report), body: body.clone() }])
         }
         Intent::Release { claim: named, reason } => {
-            let holder = holder(&claim, *named, facts, held)?;
+            let holder = claimant(&claim, *named, facts)?;
             let mark = Some(Mark::Released);
             Ok(vec![draft(&holder, Status { reclaims: 0, mark, reason: reason.clone(), ..next(Phase::New) })])
         }
-        Intent::Finish { claim: named, done, note } => {
-            let holder = holder(&claim, *named, facts, held)?;
-            judgeable(state)?;
-            let proof = Some(state.proof().ok_or(Refusal::NoReport)?);
+        Intent::Finish { claim: named, done, note, verified } => {
+            let holder = holder(state, &claim, *named, facts)?;
+            let proof = state.proof().ok_or(Refusal::NoReport)?;
+            if verified.as_ref().is_some_and(|verified| verified.report != proof) {
+                return Err(Refusal::RaceLost { held });
+            }
+            if !facts.others.open_children.is_empty() {
+                return Err(Refusal::ChildrenOpen { open: facts.others.open_children.clone() });
+            }
+            let verification = verified.as_ref().map(|verified| verified.verification.clone());
+            if *done {
+                passed(state.task.verifier.as_deref(), verification.as_ref(), note.as_deref())?;
+            }
             let phase = if *done { Phase::Done } else { Phase::Rejected };
-            Ok(vec![draft(&holder, Status { proof, reason: note.clone(), ..next(phase) })])
+            let status = Status { proof: Some(proof), reason: note.clone(), verification, ..next(phase) };
+            Ok(vec![draft(&holder, status)])
         }
         Intent::Sweep { observed, reason, max_attempts } => {
             if state.tip != *observed {
-                return Err(Refusal::RaceLost { held: Some(held()) });
+                return Err(Refusal::RaceLost { held });
             }
             let next =
                 Status { context: None, mark: Some(Mark::Reclaimed), reason: reason.clone(), ..next(Phase::New) };
@@ -231,11 +351,14 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
         }
         Intent::Reclaim { claim: pinned, reason } => {
             if pinned.is_some_and(|pinned| pinned != claim.id) {
-                return Err(Refusal::RaceLost { held: Some(held()) });
+                return Err(Refusal::RaceLost { held });
             }
             let mark = Some(Mark::Reclaimed);
             let status = Status { reclaims: 0, context: None, mark, reason: reason.clone(), ..next(Phase::New) };
             Ok(vec![draft(facts.agent, status)])
+        }
+        Intent::Claim { .. } | Intent::Cancel { .. } | Intent::Replan { .. } | Intent::Supersede { .. } => {
+            Err(wrong_phase)
         }
     }
 }
@@ -244,14 +367,26 @@ fn draft(agent: &AgentId, status: Status) -> Draft {
     Draft { agent: agent.clone(), content: Content::Status(Box::new(status)), body: None }
 }
 
+/// A report in the holder's stead, to close a task that has no other proof.
+fn synthetic(agent: &AgentId, title: String) -> Draft {
+    let report = Report { title, commit: None, synthetic: true, attachments: None };
+    Draft { agent: agent.clone(), content: Content::Report(report), body: None }
+}
+
+fn held_by(claim: &Claim, facts: &Facts<'_>) -> HeldBy {
+    HeldBy { holder: claim.holder.clone(), claim: claim.id, yours: claim.holder == *facts.agent }
+}
+
+/// Rule 2, and that the holder acts in the context that its claim was bound to.
+fn holder(state: &TaskState, claim: &Claim, named: Option<RecordId>, facts: &Facts<'_>) -> Result<AgentId, Refusal> {
+    let holder = claimant(claim, named, facts)?;
+    in_context(state, &[], facts.context)?;
+    Ok(holder)
+}
+
 /// Rule 2. A named claim proves the holder by itself, and fences off even a process with the same agent id;
 /// one that is not current is refused, never replaced by the name.
-fn holder(
-    claim: &Claim,
-    named: Option<RecordId>,
-    facts: &Facts<'_>,
-    held: impl Fn() -> HeldBy,
-) -> Result<AgentId, Refusal> {
+fn claimant(claim: &Claim, named: Option<RecordId>, facts: &Facts<'_>) -> Result<AgentId, Refusal> {
     let holds = match named {
         Some(named) => named == claim.id,
         None => claim.holder == *facts.agent,
@@ -259,7 +394,29 @@ fn holder(
     if holds {
         Ok(claim.holder.clone())
     } else {
-        Err(Refusal::LeaseLost { agent: facts.agent.clone(), named, held: held() })
+        Err(Refusal::LeaseLost { agent: facts.agent.clone(), named, held: held_by(claim, facts) })
+    }
+}
+
+/// Whether a context may work on the task; any may, if it is not sticky.
+fn in_context(state: &TaskState, tied: &[Bound], given: Option<&ContextId>) -> Result<(), Refusal> {
+    if !state.task.sticky {
+        return Ok(());
+    }
+    let own = state.bound();
+    let bound: Vec<Bound> = own.into_iter().chain(tied.iter().cloned()).collect();
+    sticky::fits(&bound, given).map_err(Refusal::Context)
+}
+
+/// Rule 6: whether the verifier has passed, if there is one.
+fn passed(wanted: Option<&str>, verification: Option<&Verification>, note: Option<&str>) -> Result<(), Refusal> {
+    match (wanted, verification) {
+        (None, _) => Ok(()),
+        (Some(wanted), Some(said)) if said.verifier == wanted && said.exit == 0 => Ok(()),
+        (Some(wanted), Some(said)) if said.verifier == wanted && said.exit == apply::SKIPPED => {
+            if apply::is_reason(note) { Ok(()) } else { Err(Refusal::SkipWithoutNote) }
+        }
+        (Some(wanted), _) => Err(Refusal::NotVerified { verifier: wanted.to_owned() }),
     }
 }
 
@@ -277,38 +434,6 @@ fn swept(state: &TaskState, next: Status, sweeper: &AgentId, default_limit: u32)
     if limit == 0 || reclaims < u64::from(limit) {
         return vec![preempt, draft(sweeper, Status { reclaims, ..next })];
     }
-    let report = Report {
-        title: format!("Too many attempts: swept {reclaims} times in a row without a report"),
-        commit: None,
-        synthetic: true,
-        attachments: None,
-    };
-    let report = Draft { agent: sweeper.clone(), content: Content::Report(report), body: None };
+    let report = synthetic(sweeper, format!("Too many attempts: swept {reclaims} times in a row without a report"));
     vec![report, preempt, draft(sweeper, Status { phase: Phase::Rejected, reclaims, ..next })]
-}
-
-/// Refuses what this build has no rules for yet, rather than ignoring it.
-fn judgeable(state: &TaskState) -> Result<(), Refusal> {
-    match unsupported(state) {
-        Some(what) => Err(Refusal::Unsupported { what }),
-        None => Ok(()),
-    }
-}
-
-/// What a task uses that this build has no rules for: such a task is never claimed or finished by it.
-pub fn unsupported(state: &TaskState) -> Option<&'static str> {
-    let task = &state.task;
-    if task.parent.is_some() {
-        Some("a parent")
-    } else if task.verifier.is_some() {
-        Some("a verifier")
-    } else if task.sticky {
-        Some("a sticky context")
-    } else if task.workdir.is_some() {
-        Some("a work directory")
-    } else if state.context().is_some() {
-        Some("a bound context")
-    } else {
-        state.status.as_ref().and_then(|at| at.status.replan_of).map(|_| "a replanned definition")
-    }
 }

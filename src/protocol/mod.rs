@@ -10,10 +10,12 @@
 pub mod apply;
 pub mod codec;
 pub mod decide;
+pub mod graph;
 pub mod lease;
 pub mod record;
 pub mod refusal;
 pub mod select;
 pub mod state;
+pub mod sticky;
 pub mod text;
 pub mod view;

@@ -115,6 +115,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Whether two plans define the same task: in everything but the moment of planning, which is the date and the status
+    /// that the parent had then.
+    pub fn is_same_definition(&self, other: &Task) -> bool {
+        Task { created: other.created, spawned_at: other.spawned_at, ..self.clone() } == *other
+    }
+
     /// Whether it has all of these labels.
     pub fn has_labels(&self, labels: &[Label]) -> bool {
         labels.iter().all(|label| self.labels.contains(label))

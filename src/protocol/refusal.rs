@@ -4,6 +4,7 @@
 //! wording is here and nowhere else.
 
 use super::record::Phase;
+use super::sticky::Misfit;
 use crate::id::{AgentId, Queue, RecordId, Slug, TaskId};
 
 /// What was asked, in the words of the refusals.
@@ -23,6 +24,12 @@ pub enum Verb {
     Sweep,
     /// `reclaim`.
     Reclaim,
+    /// `cancel`.
+    Cancel,
+    /// `replan`.
+    Replan,
+    /// `replan` with a new text or verifier.
+    Supersede,
 }
 
 impl std::fmt::Display for Verb {
@@ -34,6 +41,9 @@ impl std::fmt::Display for Verb {
             Verb::Release => "be released",
             Verb::Finish => "be finished",
             Verb::Sweep | Verb::Reclaim => "be reclaimed",
+            Verb::Cancel => "be cancelled",
+            Verb::Replan => "be replanned",
+            Verb::Supersede => "be replaced",
         })
     }
 }
@@ -56,10 +66,10 @@ impl std::fmt::Display for HeldBy {
     }
 }
 
-/// A dependency that is not done yet.
+/// A task that another one waits for: a dependency that is not done, a parent that is not claimed, an open child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmet {
-    /// The dependency, as the task names it.
+    /// The task, as the other one names it: what replaced it, if anything did, is told by its place and phase.
     pub task: TaskId,
     /// Its place in the ledger, where it was found.
     pub place: Option<(Queue, Slug)>,
@@ -67,12 +77,19 @@ pub struct Unmet {
     pub phase: Option<Phase>,
 }
 
+impl Unmet {
+    /// Its place, else its id.
+    pub fn named(&self) -> String {
+        match &self.place {
+            Some((queue, slug)) => format!("{queue}/{slug}"),
+            None => self.task.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for Unmet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.place {
-            Some((queue, slug)) => write!(f, "{queue}/{slug}")?,
-            None => write!(f, "{}", self.task)?,
-        }
+        f.write_str(&self.named())?;
         match self.phase {
             Some(phase) => write!(f, " is {phase}"),
             None => f.write_str(" cannot be found"),
@@ -107,6 +124,12 @@ pub enum Refusal {
     /// 16: the chain has no status.
     #[error("the task has no status; `pm verify` tells what its chain holds")]
     NoStatus,
+    /// 19: what the chain says of the task cannot be, so nothing can be decided on it.
+    #[error("the task is damaged: {what}; `pm verify` names the record")]
+    Contradiction {
+        /// What cannot be.
+        what: &'static str,
+    },
     /// 6: the task is not in the phase that the request needs.
     #[error("the task is {phase} and cannot {verb}{}", held.as_ref().map(|held| format!(": it is {held}")).unwrap_or_default())]
     WrongPhase {
@@ -150,12 +173,38 @@ pub enum Refusal {
         /// What it waits for.
         open: Vec<Unmet>,
     },
-    /// 19: the task uses something that this build cannot judge.
-    #[error("the task uses {what}, which this pm cannot judge; use a newer pm for it")]
-    Unsupported {
-        /// The feature.
-        what: &'static str,
+    /// 11: a clone is not runnable before the task that it replaces is superseded by it.
+    #[error(
+        "the task is to replace {original}, which is not superseded by it; `pm replan` of that one completes this, and `pm cancel` calls it off"
+    )]
+    NotReplacedYet {
+        /// The task that it is to replace.
+        original: Unmet,
     },
+    /// 15: the parent is not claimed yet.
+    #[error("its parent {parent}; claim that one first")]
+    ParentNotClaimed {
+        /// The parent.
+        parent: Unmet,
+    },
+    /// 14: children are not settled.
+    #[error("its children are not settled: {}; finish or cancel them first", join(open))]
+    ChildrenOpen {
+        /// The children that are open.
+        open: Vec<Unmet>,
+    },
+    /// 10: the caller's context is not the one that the task needs.
+    #[error("{0}")]
+    Context(Misfit),
+    /// 9: the task has a verifier, and it has not passed.
+    #[error("the task's verifier has not passed: {verifier}")]
+    NotVerified {
+        /// The verifier.
+        verifier: String,
+    },
+    /// 13: the verifier was to be skipped without a reason.
+    #[error("the verifier cannot be skipped without a reason: give one of 10 characters or more with --note")]
+    SkipWithoutNote,
 }
 
 fn join(open: &[Unmet]) -> String {

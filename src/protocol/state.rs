@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::record::{ClockReading, Content, ContextId, Phase, Record, Status, Task, Ttl};
+use super::sticky::Bound;
 use crate::id::{AgentId, RecordId, TaskId};
 
 /// The state of a task.
@@ -116,6 +117,22 @@ impl TaskState {
     /// The context that the task is bound to.
     pub fn context(&self) -> Option<&ContextId> {
         self.status.as_ref()?.status.context.as_ref()
+    }
+
+    /// The context that the task is bound to, and that it is this task.
+    pub fn bound(&self) -> Option<Bound> {
+        let place = (self.task.queue.clone(), self.task.slug.clone());
+        self.context().map(|context| Bound { place, context: context.clone() })
+    }
+
+    /// The task that has taken its place.
+    pub fn superseded_by(&self) -> Option<TaskId> {
+        self.status.as_ref()?.status.superseded_by
+    }
+
+    /// The task whose place it is to take; told by its first status alone, so only until it is claimed.
+    pub fn replan_of(&self) -> Option<TaskId> {
+        self.status.as_ref()?.status.replan_of
     }
 }
 

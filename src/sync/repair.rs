@@ -14,6 +14,7 @@ use super::run::Watcher;
 use super::settle::{Link, Trouble};
 use crate::error::{Error, Result};
 use crate::id::{RecordId, RefName, Slug, TASKS};
+use crate::ledger::create::NewTask;
 use crate::ledger::judge::{Row, judge};
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::apply;
@@ -171,7 +172,7 @@ impl Link {
         let ours = ledger.state_at(name, local)?;
         let body = ledger.record(name, ours.id.record())?.body;
         let task = Task { slug, created: ledger.clock.wall_micros(), ..(*ours.task).clone() };
-        let planned = self.create(ledger, task, body)?.state;
+        let planned = self.create(ledger, NewTask { task, body, replan_of: None })?.state;
         let entry = Entry {
             record: local.to_string(),
             what: "tip".to_owned(),
@@ -187,7 +188,8 @@ impl Link {
         }
         self.note_seen(ledger, name, remote)?;
         let dependents = ledger.scan(TASKS)?.tasks.into_iter();
-        let dependents = dependents.filter(|(_, state)| state.task.depends_on.contains(&ours.id));
+        let dependents = dependents
+            .filter(|(_, state)| state.task.depends_on.contains(&ours.id) || state.task.parent == Some(ours.id));
         Ok((planned, dependents.map(|(name, _)| name).collect()))
     }
 

@@ -10,10 +10,11 @@ use crate::error::{Error, Result};
 use crate::id::{ANSWERS, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
+use crate::ledger::create::NewTask;
 use crate::ledger::judge::Row;
 use crate::protocol::decide::Intent;
 use crate::protocol::lease::DEFAULT_TTL_MS;
-use crate::protocol::record::{Content, Record, Task, Ttl};
+use crate::protocol::record::{Content, Record, Ttl};
 use crate::protocol::state::TaskState;
 
 /// A claim whose answer was lost is what the same command asks for again while it is not older than this
@@ -180,7 +181,12 @@ fn repeated(
 
 /// Whether an intent, decided on what lies below a record, would have made that record.
 pub(super) fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
-    let Ok(decided) = ledger.decide(below, &mut intent.clone(), false) else { return false };
+    let mut intent = intent.clone();
+    if let (Intent::Finish { verified: Some(verified), .. }, Content::Status(status)) = (&mut intent, &record.content) {
+        // It ran again since, and what it printed may differ.
+        verified.verification = status.verification.clone().unwrap_or_else(|| verified.verification.clone());
+    }
+    let Ok(decided) = ledger.decide(below, &mut intent, false) else { return false };
     match &decided.drafts[..] {
         [draft] => draft.agent == record.agent && draft.content == record.content && draft.body == record.body,
         _ => false,
@@ -193,13 +199,11 @@ pub(super) fn same_creation(
     name: &RefName,
     state: &TaskState,
     tip: RecordId,
-    task: &Task,
-    body: Option<&str>,
+    new: &NewTask,
 ) -> Result<Option<Appended>> {
     let first = ledger.record(name, state.id.record())?;
     let Content::Task(planned) = &first.content else { return Ok(None) };
-    let same = Task { created: planned.created, ..task.clone() } == **planned;
-    if !same || first.body.as_deref() != body || first.agent != *ledger.agent {
+    if !new.task.is_same_definition(planned) || first.body != new.body || first.agent != *ledger.agent {
         return Ok(None);
     }
     let status = ledger.record(name, tip)?;

@@ -17,11 +17,12 @@ use crate::error::{Error, Result};
 use crate::id::{ANSWERS, Oid, RecordId, RefName};
 use crate::ledger::append::{Along, Appended, pause, slug_taken, vanished};
 use crate::ledger::authority::Survey;
+use crate::ledger::create::NewTask;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::decide::Intent;
-use crate::protocol::record::{Phase, Task};
+use crate::protocol::record::Phase;
 use crate::protocol::state::TaskState;
 
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
@@ -48,10 +49,6 @@ impl Authority for Link {
         let Found { name, state: first } = found;
         let _turn = self.turn(&name)?;
         let was_new = first.phase() == Some(Phase::New);
-        let also = match &intent {
-            Intent::Claim { .. } => self.names_of(ledger, &first.task.depends_on)?,
-            _ => Vec::new(),
-        };
         let mut state = first.clone();
         let mut guess = self.guess(ledger, &name, &intent)?;
         let mut has_read = false;
@@ -59,9 +56,12 @@ impl Authority for Link {
             let is_guess = guess.is_some();
             let level = match guess.take() {
                 Some(seen) => Level { remote: Some(seen), resolved: None, change: Change::None },
-                None => self.level(ledger, &name, &also).map_err(|error| {
-                    self.still_open(ledger, &name, error, |below, sent| asks_for(ledger, below, &intent, sent))
-                })?,
+                None => {
+                    let also = self.relied_on(ledger, &state, &intent)?;
+                    self.level(ledger, &name, &also).map_err(|error| {
+                        self.still_open(ledger, &name, error, |below, sent| asks_for(ledger, below, &intent, sent))
+                    })?
+                }
             };
             state = ledger.state(&name)?.ok_or_else(|| vanished(&name, state.tip))?;
             if state.id != first.id {
@@ -115,24 +115,25 @@ impl Authority for Link {
         Err(ledger.outraced(&state))
     }
 
-    fn create(&self, ledger: &Ledger<'_>, task: Task, body: Option<String>) -> Result<Appended> {
-        let name = RefName::of_task(&task.queue, &task.slug);
+    fn create(&self, ledger: &Ledger<'_>, mut new: NewTask) -> Result<Appended> {
+        let name = RefName::of_task(&new.task.queue, &new.task.slug);
         let _turn = self.turn(&name)?;
-        let level = self.level(ledger, &name, &[]).map_err(|error| {
-            let is_same = |planned: &Task| Task { created: planned.created, ..task.clone() } == *planned;
-            self.still_open(ledger, &name, error, |below, _| below.seq == 0 && is_same(&below.task))
+        let parent = new.task.parent.map(|parent| ledger.ref_of(parent)).transpose()?.flatten();
+        let level = self.level(ledger, &name, parent.as_slice()).map_err(|error| {
+            self.still_open(ledger, &name, error, |below, _| below.seq == 0 && new.task.is_same_definition(&below.task))
         })?;
+        ledger.adopt(&mut new)?;
         if let Some(state) = ledger.state(&name)? {
             let resolved = level.resolved.into_iter().chain(self.answer(ledger, &name)?);
             for Resolved { tip, .. } in resolved.filter(|resolved| resolved.accepted) {
-                if let Some(appended) = same_creation(ledger, &name, &state, tip, &task, body.as_deref())? {
+                if let Some(appended) = same_creation(ledger, &name, &state, tip, &new)? {
                     self.forget_answer(ledger, &name, tip)?;
                     return Ok(appended);
                 }
             }
             return Err(slug_taken(&state));
         }
-        let (after, records) = ledger.write_creation(task, body)?;
+        let (after, records) = ledger.write_creation(&new)?;
         match self.send(ledger, &name, None, after.tip, None)? {
             Fate::Accepted => {
                 self.accept(ledger, &name, None, after.tip)?;
@@ -174,7 +175,7 @@ impl Authority for Link {
     fn published(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<()> {
         let seen = |(name, tip): &(RefName, Oid)| (name.seen_at(&self.remote.name), *tip);
         let mut noted: Vec<_> = refs.iter().map(seen).collect();
-        if ledger.publish(&mut noted)?.is_none() {
+        if ledger.publish(&mut noted, &[])?.is_none() {
             for (name, tip) in refs {
                 self.note_seen(ledger, name, RecordId(*tip))?;
             }
@@ -273,16 +274,18 @@ impl Link {
         Ok(seen.filter(|seen| ledger.store.tip(name).is_ok_and(|tip| tip == Some(*seen))).map(RecordId))
     }
 
-    /// The refs of tasks, by their ids; a ledger that does not know one of them catches up first.
-    fn names_of(&self, ledger: &Ledger<'_>, ids: &[crate::id::TaskId]) -> Result<Vec<RefName>> {
-        let find = || -> Result<Option<Vec<RefName>>> { ids.iter().map(|id| ledger.ref_of(*id)).collect() };
-        match find()? {
-            Some(names) => Ok(names),
-            None => {
-                self.pull(ledger, &[crate::id::TASKS.to_owned()], Watcher::patient())?;
-                Ok(find()?.unwrap_or_default())
-            }
+    /// The refs of the tasks that a decision relies on; a ledger that does not know one of them catches up first. Of the
+    /// children of a task, those count that are known here.
+    fn relied_on(&self, ledger: &Ledger<'_>, state: &TaskState, intent: &Intent) -> Result<Vec<RefName>> {
+        let mut reliance = ledger.reliance(state, intent)?;
+        if reliance.is_incomplete {
+            self.pull(ledger, &[crate::id::TASKS.to_owned()], Watcher::patient())?;
+            reliance = ledger.reliance(state, intent)?;
         }
+        let mut names: Vec<_> = reliance.read.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
     }
 
     /// Fetches a task, and others that matter to it; settles the fate of a record that an earlier command left on its

@@ -197,7 +197,7 @@ impl<'a> Attempt<'a> {
         } else {
             let fate = if is_success { Fate::Done } else { Fate::Rejected };
             let note = (!is_success).then(|| why.clone());
-            (fate, Intent::Finish { claim, done: is_success, note })
+            (fate, Intent::Finish { claim, done: is_success, note, verified: None })
         };
         let branch = self.agent.orders.deliver.as_deref().filter(|_| is_success);
         let delivery = branch.and_then(|branch| Some((branch, desk.own_head(&self.agent.session)?)));
@@ -208,7 +208,7 @@ impl<'a> Attempt<'a> {
                 Ending { report: Some(report), ..self.give_back(Fate::Failed, why) }
             }
             Err(Unrecorded::Undelivered(why)) => {
-                let intent = Intent::Finish { claim, done: false, note: Some(why.clone()) };
+                let intent = Intent::Finish { claim, done: false, note: Some(why.clone()), verified: None };
                 match self.vigil.holding.record(&intent) {
                     Ok(_) => Ending { report: Some(report), ..self.ending(Fate::Rejected, why, ended) },
                     Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),

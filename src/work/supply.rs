@@ -252,7 +252,7 @@ impl Supply {
             };
             if !is_known || (tide.has_turned && is_current) {
                 let started = Instant::now();
-                let runnable = ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels)?;
+                let runnable = ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels, &session.dir)?;
                 let took = started.elapsed();
                 self.warn(&runnable, tell);
                 let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
@@ -275,8 +275,11 @@ impl Supply {
     /// Names what a listing left out, each once.
     fn warn(&self, runnable: &Runnable, tell: &Teller) {
         let mut shelf = self.shelf();
-        for warning in runnable.left_out() {
-            shelf.warn(warning, tell);
+        for damage in &runnable.damaged {
+            shelf.warn(damage.to_string(), tell);
+        }
+        for (_, why) in runnable.hidden() {
+            shelf.warn(format!("some runnable tasks are {why}"), tell);
         }
     }
 

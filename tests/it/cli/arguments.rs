@@ -6,10 +6,6 @@ use crate::support::{Outcome, Repo};
 
 /// What later issues deliver: it does not exist before.
 const LATER_OPTIONS: &[&str] = &[
-    "--parent",
-    "--verifier",
-    "--sticky",
-    "--workdir",
     "--skip-verifier",
     "--explain",
     "--chain-siblings",

@@ -155,7 +155,14 @@ fn claim_by(repo: &Repo, slug: &str, clock: &Set) {
     let store = GitStore::discover(repo.path()).expect("usable");
     let identity = Identity { committer: ("Ada".into(), "ada@example.com".into()), email: "ada@example.com".into() };
     let agent: AgentId = "w1".parse().expect("an agent");
-    let ledger = Ledger { store: &store, clock, identity: &identity, agent: &agent, reach: pm::ledger::Reach::Alone };
+    let ledger = Ledger {
+        store: &store,
+        clock,
+        identity: &identity,
+        agent: &agent,
+        context: None,
+        reach: pm::ledger::Reach::Alone,
+    };
     let found = ledger.find(slug, &"default".parse().expect("a queue")).expect("found");
     ledger.append(found, Intent::Claim { ttl: None }).expect("claimed");
 }

@@ -2,7 +2,7 @@
 
 use pm::error::{Error, Result};
 use pm::ledger::Ledger;
-use pm::ledger::batch::{Batched, DependsOn, Planned};
+use pm::ledger::batch::{Batched, Named, Planned};
 use pm::protocol::record::{Priority, Record};
 use pm::store::memory::MemoryStore;
 use pm::store::{Store, StoreError};
@@ -18,7 +18,11 @@ fn planned(line: usize, slug: &str, depends_on: &[usize]) -> Planned {
         body: Some("Text.\n".to_owned()),
         priority: Priority::default(),
         labels: Vec::new(),
-        depends_on: depends_on.iter().copied().map(DependsOn::Batch).collect(),
+        verifier: None,
+        sticky: false,
+        workdir: None,
+        parent: None,
+        depends_on: depends_on.iter().copied().map(Named::Batch).collect(),
     }
 }
 

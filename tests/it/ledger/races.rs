@@ -119,7 +119,8 @@ fn a_heartbeat_that_loses_to_a_report_of_the_same_claim_is_written_after_it() {
 
 #[test]
 fn what_is_meant_for_one_claim_is_never_decided_against_a_newer_one_of_the_same_agent() {
-    let intents = [heartbeat(None), report(), release(), Intent::Finish { claim: None, done: false, note: None }];
+    let intents =
+        [heartbeat(None), report(), release(), Intent::Finish { claim: None, done: false, note: None, verified: None }];
     for intent in intents {
         on_both_stores(|store| {
             let prepare = |ledger: &Ledger<'_>| {
@@ -241,7 +242,7 @@ fn a_dependency_that_is_reopened_between_decision_and_swap_is_noticed() {
         for intent in [claim(), report(), finish()] {
             act(&own, "dependency", intent).expect("worked off");
         }
-        own.create(definition("a", &[dependency]), None).expect("created");
+        own.create(new_task("a", &[dependency])).expect("created");
         let watched = Watched::new(store);
         watched.before_next_swap(|| reopen(store, &world, "dependency"));
         let result = act(&world.ledger(&watched, "w2"), "a", claim());
@@ -259,7 +260,7 @@ fn a_dependency_that_moved_but_is_done_again_lets_the_claim_through() {
         let dependency = plan(&own, "dependency").id;
         let life = || [claim(), report(), finish()];
         life().into_iter().for_each(|intent| drop(act(&own, "dependency", intent).expect("worked off")));
-        own.create(definition("a", &[dependency]), None).expect("created");
+        own.create(new_task("a", &[dependency])).expect("created");
         let watched = Watched::new(store);
         watched.before_next_swap(|| {
             reopen(store, &world, "dependency");
@@ -275,7 +276,7 @@ fn of_two_creations_of_one_slug_the_second_is_told_who_won() {
         let world = World::new();
         let watched = Watched::new(store);
         watched.before_next_swap(|| drop(plan(&world.ledger(store, "w2"), "a")));
-        let result = world.ledger(&watched, "w1").create(definition("a", &[]), None);
+        let result = world.ledger(&watched, "w1").create(new_task("a", &[]));
         let Err(Error::SlugTaken { task, .. }) = result else { panic!("{result:?}") };
         assert_eq!(task, found(&world.ledger(store, "w1"), "a").state.id);
     });
@@ -302,7 +303,7 @@ fn a_swap_that_fails_moves_nothing_and_can_be_tried_again() {
     assert_eq!(code(act(&ledger, "a", claim())), 1);
     assert_eq!(found(&ledger, "a").state.tip, planned.tip);
     store.fail_next_swap(full());
-    assert_eq!(code(ledger.create(definition("b", &[]), None)), 1);
+    assert_eq!(code(ledger.create(new_task("b", &[]))), 1);
     act(&ledger, "a", claim()).expect("claimed");
     plan(&ledger, "b");
 }

@@ -122,7 +122,7 @@ fn a_claim_reads_its_dependencies_and_nothing_of_their_past() {
         long_chain(&world, &store, "dependency", length);
         let ledger = world.ledger(&store, "w1");
         let dependency = act(&ledger, "dependency", finish()).expect("finished").state.id;
-        ledger.create(definition("dependent", &[dependency]), None).expect("created");
+        ledger.create(new_task("dependent", &[dependency])).expect("created");
         store.reset_counts();
         act(&ledger, "dependent", Intent::Claim { ttl: None }).expect("claimed");
         store.reads()

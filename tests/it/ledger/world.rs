@@ -7,6 +7,7 @@ use pm::clock::Clock;
 use pm::error::{Error, Result};
 use pm::id::{AgentId, Oid, Queue, RecordId, RefName, TaskId};
 use pm::ledger::append::Appended;
+use pm::ledger::create::NewTask;
 use pm::ledger::find::Found;
 use pm::ledger::{Identity, Ledger};
 use pm::protocol::apply;
@@ -190,7 +191,14 @@ impl World {
     /// The ledger as this agent sees it.
     pub fn ledger<'a>(&'a self, store: &'a dyn Store, agent: &str) -> Ledger<'a> {
         let agent = self.agents.iter().find(|known| known.as_str() == agent).expect("an agent of this world");
-        Ledger { store, clock: &self.clock, identity: &self.identity, agent, reach: pm::ledger::Reach::Alone }
+        Ledger {
+            store,
+            clock: &self.clock,
+            identity: &self.identity,
+            agent,
+            context: None,
+            reach: pm::ledger::Reach::Alone,
+        }
     }
 }
 
@@ -214,7 +222,7 @@ pub fn name(slug: &str) -> RefName {
 }
 
 /// A task by this slug, with these dependencies.
-pub fn definition(slug: &str, depends_on: &[TaskId]) -> Task {
+fn definition(slug: &str, depends_on: &[TaskId]) -> Task {
     Task {
         queue: queue(),
         slug: slug.parse().expect("a slug"),
@@ -233,8 +241,13 @@ pub fn definition(slug: &str, depends_on: &[TaskId]) -> Task {
     }
 }
 
+/// A task without a text that is to be created.
+pub fn new_task(slug: &str, depends_on: &[TaskId]) -> NewTask {
+    NewTask { task: definition(slug, depends_on), body: None, replan_of: None }
+}
+
 pub fn plan(ledger: &Ledger<'_>, slug: &str) -> TaskState {
-    ledger.create(definition(slug, &[]), None).expect("created").state
+    ledger.create(new_task(slug, &[])).expect("created").state
 }
 
 /// The task of the default queue with this slug, freshly read.
@@ -267,7 +280,7 @@ pub fn release() -> Intent {
 }
 
 pub fn finish() -> Intent {
-    Intent::Finish { claim: None, done: true, note: None }
+    Intent::Finish { claim: None, done: true, note: None, verified: None }
 }
 
 pub fn reclaim() -> Intent {

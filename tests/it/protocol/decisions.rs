@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 
 use pm::commit::Signature;
+use pm::id::TaskId;
 use pm::protocol::apply::{apply, end};
 use pm::protocol::codec::{decode, encode};
-use pm::protocol::decide::{Draft, Facts, Intent, Stamp, decide};
+use pm::protocol::decide::{Draft, Facts, Intent, Others, Stamp, decide};
 use pm::protocol::record::{Content, Mark, Nonce, Phase, Report};
 use pm::protocol::refusal::{HeldBy, Refusal, Unmet};
 use pm::protocol::state::TaskState;
@@ -85,12 +86,12 @@ rejected           | 6      | 6      | 6      | 6      | 6      | 6       | 6   
 cancelled          | 6      | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
 killed             | 6      | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
 superseded         | 6      | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, parent        | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, verifier      | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, sticky        | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, workdir       | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, clone         | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
-new, bound         | 19     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, parent        | 15     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, verifier      | claim  | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, sticky        | claim  | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, workdir       | claim  | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, clone         | 11     | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
+new, bound         | claim  | 6      | 6      | 6      | 6      | 6       | 6       | 6       | 6        | 6
 reported, parent   | 6      | beat   | beat   | 12     | report | report  | 12      | freed   | freed    | 12
 reported, verifier | 6      | beat   | beat   | 12     | report | report  | 12      | freed   | freed    | 12
 reported, sticky   | 6      | beat   | beat   | 12     | report | report  | 12      | freed   | freed    | 12
@@ -131,10 +132,10 @@ new, sticky        | 6    | 6     | 6     | 6      | 6       | 6       | 6      
 new, workdir       | 6    | 6     | 6     | 6      | 6       | 6       | 6       | 6      | 6       | 6       | 6       | 6        | 6
 new, clone         | 6    | 6     | 6     | 6      | 6       | 6       | 6       | 6      | 6       | 6       | 6       | 6        | 6
 new, bound         | 6    | 6     | 6     | 6      | 6       | 6       | 6       | 6      | 6       | 6       | 6       | 6        | 6
-reported, parent   | 19   | 19    | 12    | 19     | 19      | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
-reported, verifier | 19   | 19    | 12    | 19     | 19      | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
-reported, sticky   | 19   | 19    | 12    | 19     | 19      | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
-reported, workdir  | 19   | 19    | 12    | 19     | 19      | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
+reported, parent   | done | done  | 12    | reject | reject  | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
+reported, verifier | 9    | 9     | 12    | reject | reject  | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
+reported, sticky   | done | done  | 12    | reject | reject  | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
+reported, workdir  | done | done  | 12    | reject | reject  | 12      | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
 ";
 
 /// The intent that a column stands for, against a chain.
@@ -153,8 +154,8 @@ fn intent(column: &str, chain: &Chain) -> Intent {
         "beat" => Intent::Heartbeat { claim: named, progress: reason },
         "report" => Intent::Report { claim: named, report, body: Some("all of it\n".to_owned()) },
         "release" => Intent::Release { claim: named, reason },
-        "done" => Intent::Finish { claim: named, done: true, note: reason },
-        "reject" => Intent::Finish { claim: named, done: false, note: reason },
+        "done" => Intent::Finish { claim: named, done: true, note: reason, verified: None },
+        "reject" => Intent::Finish { claim: named, done: false, note: reason, verified: None },
         "sweep" => {
             let older = chain.records.iter().rev().nth(1).map_or(id(999), |(id, _)| *id);
             let observed = if named.is_some() { older } else { chain.state().tip };
@@ -191,7 +192,13 @@ fn refused(state: &TaskState, refusal: &Refusal) -> String {
             assert_eq!(open.len(), state.task.depends_on.len());
             11
         }
-        Refusal::Unsupported { .. } => 19,
+        Refusal::Contradiction { .. } => 19,
+        Refusal::NotReplacedYet { .. } => 11,
+        Refusal::ParentNotClaimed { .. } => 15,
+        Refusal::ChildrenOpen { .. } => 14,
+        Refusal::Context(_) => 10,
+        Refusal::NotVerified { .. } => 9,
+        Refusal::SkipWithoutNote => 13,
     };
     code.to_string()
 }
@@ -241,10 +248,16 @@ fn written(before: &TaskState, drafts: Vec<Draft>) -> String {
 fn outcome(script: &str, column: &str) -> String {
     let chain = Chain::of(script);
     let state = chain.state();
-    let unmet: Vec<Unmet> =
-        state.task.depends_on.iter().map(|task| Unmet { task: *task, place: None, phase: Some(Phase::New) }).collect();
-    let me = agent("w1");
-    match decide(state, &intent(column, &chain), &Facts { agent: &me, unmet: &unmet }) {
+    let is_new = |task: TaskId| Unmet { task, place: None, phase: Some(Phase::New) };
+    let others = Others {
+        unmet: state.task.depends_on.iter().map(|task| is_new(*task)).collect(),
+        parent: state.task.parent.map(is_new),
+        original: state.replan_of().map(is_new),
+        ..Others::default()
+    };
+    let (me, context) = (agent("w1"), "c1".parse().expect("a context"));
+    let facts = Facts { agent: &me, context: Some(&context), others: &others };
+    match decide(state, &intent(column, &chain), &facts) {
         Ok(drafts) => written(state, drafts),
         Err(refusal) => refused(state, &refusal),
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use pm::id::{AgentId, RecordId};
 use pm::protocol::apply::{Rule, apply, end};
-use pm::protocol::decide::{Facts, Intent, Stamp, decide};
+use pm::protocol::decide::{Facts, Intent, Others, Stamp, decide};
 use pm::protocol::record::{Nonce, Phase, Record, Report};
 use pm::protocol::state::{BrokenLink, TaskState, from_tip};
 use proptest::prelude::*;
@@ -195,7 +195,7 @@ impl Walk {
                 Intent::Report { claim: self.named(n), report, body: None }
             }
             Act::Release(n) => Intent::Release { claim: self.named(n), reason: None },
-            Act::Finish(n, done) => Intent::Finish { claim: self.named(n), done, note: None },
+            Act::Finish(n, done) => Intent::Finish { claim: self.named(n), done, note: None, verified: None },
             Act::Sweep(n) => sweep(tip, n),
             Act::SweepLate(n) => sweep(late(n), n),
             Act::Reclaim(n) => Intent::Reclaim { claim: self.named(n), reason: None },
@@ -205,7 +205,7 @@ impl Walk {
 
     /// The records that an agent would write on top of a state, with ids from `first` on.
     fn decided(state: &TaskState, intent: &Intent, who: &AgentId, first: usize) -> Option<Vec<Record>> {
-        let drafts = decide(state, intent, &Facts { agent: who, unmet: &[] }).ok()?;
+        let drafts = decide(state, intent, &Facts { agent: who, context: None, others: &Others::default() }).ok()?;
         let mut state = state.clone();
         let mut records = Vec::new();
         for draft in drafts {
@@ -253,7 +253,7 @@ impl Walk {
             0 | 1 => Intent::Claim { ttl: None },
             2 => Intent::Heartbeat { claim, progress: None },
             3 => Intent::Release { claim, reason: None },
-            4 | 5 => Intent::Finish { claim, done: true, note: None },
+            4 | 5 => Intent::Finish { claim, done: true, note: None, verified: None },
             6 => Intent::Reclaim { claim, reason: None },
             _ => Intent::Sweep { observed: then.tip, reason: None, max_attempts: 1 },
         };

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use pm::protocol::apply::{apply, end};
-use pm::protocol::decide::{Facts, Intent, Stamp, decide};
+use pm::protocol::decide::{Facts, Intent, Others, Stamp, decide};
 use pm::protocol::record::{Content, Links, Nonce, Record, Report};
 use pm::protocol::state::{BrokenLink, TaskState, from_tip};
 use proptest::prelude::*;
@@ -145,12 +145,13 @@ fn a_forged_ledger_never_makes_a_decision_panic_or_contradict_the_fold() {
             Intent::Heartbeat { claim, progress: None },
             Intent::Report { claim, report, body: None },
             Intent::Release { claim, reason: None },
-            Intent::Finish { claim, done: true, note: None },
-            Intent::Finish { claim, done: false, note: None },
+            Intent::Finish { claim, done: true, note: None, verified: None },
+            Intent::Finish { claim, done: false, note: None, verified: None },
             Intent::Sweep { observed: state.tip, reason: None, max_attempts: u32::from(n % 4) },
             Intent::Reclaim { claim, reason: None },
         ] {
-            let facts = Facts { agent: &agent("w1"), unmet: &[] };
+            let context = "c1".parse().expect("a context");
+            let facts = Facts { agent: &agent("w1"), context: Some(&context), others: &Others::default() };
             let Ok(drafts) = decide(&state, &intent, &facts) else { continue };
             let mut next = state.clone();
             for (nth, draft) in drafts.into_iter().enumerate() {

@@ -1,0 +1,282 @@
+//! What many tasks, read together, are to each other: who waits for whom, who belongs to whom, and which sticky tasks are
+//! tied together (rules 8 and 9; design, section 4).
+//!
+//! A task names its parent and its dependencies, and never changes. Whatever it names may have been superseded: then the
+//! successor stands in its place, for everybody who named it. So all questions are asked of the tasks that stand, and a
+//! superseded one is never an answer.
+//!
+//! Pure: the states come in, and what is not among them is told as not known. What a task alone says is in
+//! [`state`](super::state).
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, VecDeque};
+
+use super::refusal::Unmet;
+use super::state::TaskState;
+use super::sticky::Bound;
+use crate::id::TaskId;
+
+/// How many times a superseded task is followed to its successor before the chain of successors is called
+/// damaged: nobody replans one task so often.
+pub const SUCCESSORS_MAX: usize = 64;
+
+/// A task's place among the others.
+pub type Index = usize;
+
+/// What stands for a task that somebody names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stand {
+    /// This task.
+    Here(Index),
+    /// A task that is not among those that were read: the one that was named, or the last known successor.
+    Elsewhere(TaskId),
+}
+
+/// Tasks, and what they are to each other.
+#[derive(Debug)]
+pub struct Graph<'a> {
+    tasks: Vec<&'a TaskState>,
+    index: HashMap<TaskId, Index>,
+    edges: OnceCell<Edges>,
+    live: OnceCell<Vec<bool>>,
+}
+
+/// What the tasks name, and who names them; superseded tasks have none of it.
+#[derive(Debug)]
+struct Edges {
+    parent: Vec<Option<Index>>,
+    dependencies: Vec<Vec<Index>>,
+    children: Vec<Vec<Index>>,
+    dependents: Vec<Vec<Index>>,
+}
+
+impl<'a> Graph<'a> {
+    /// Of tasks that were read.
+    pub fn new(tasks: impl IntoIterator<Item = &'a TaskState>) -> Graph<'a> {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let index = tasks.iter().enumerate().map(|(at, state)| (state.id, at)).collect();
+        Graph { tasks, index, edges: OnceCell::new(), live: OnceCell::new() }
+    }
+
+    /// The tasks, each at its index.
+    pub fn tasks(&self) -> &[&'a TaskState] {
+        &self.tasks
+    }
+
+    /// Where a task is, superseded or not.
+    pub fn find(&self, id: TaskId) -> Option<Index> {
+        self.index.get(&id).copied()
+    }
+
+    /// What stands for the task that is named.
+    pub fn stand(&self, id: TaskId) -> Stand {
+        let mut id = id;
+        for _ in 0..SUCCESSORS_MAX {
+            let Some(at) = self.find(id) else { break };
+            match self.tasks[at].superseded_by() {
+                Some(next) => id = next,
+                None => return Stand::Here(at),
+            }
+        }
+        Stand::Elsewhere(id)
+    }
+
+    /// As [`Graph::stand`], where that is known.
+    pub fn here(&self, id: TaskId) -> Option<Index> {
+        match self.stand(id) {
+            Stand::Here(at) => Some(at),
+            Stand::Elsewhere(_) => None,
+        }
+    }
+
+    fn edges(&self) -> &Edges {
+        self.edges.get_or_init(|| {
+            let count = self.tasks.len();
+            let mut edges = Edges {
+                parent: vec![None; count],
+                dependencies: vec![Vec::new(); count],
+                children: vec![Vec::new(); count],
+                dependents: vec![Vec::new(); count],
+            };
+            for (at, state) in self.tasks.iter().enumerate().filter(|(_, state)| state.superseded_by().is_none()) {
+                edges.parent[at] = state.task.parent.and_then(|parent| self.here(parent));
+                if let Some(parent) = edges.parent[at] {
+                    edges.children[parent].push(at);
+                }
+                for dependency in state.task.depends_on.iter().filter_map(|id| self.here(*id)) {
+                    edges.dependencies[at].push(dependency);
+                    edges.dependents[dependency].push(at);
+                }
+            }
+            edges
+        })
+    }
+
+    /// The parent, if it is known.
+    pub fn parent(&self, at: Index) -> Option<Index> {
+        self.edges().parent[at]
+    }
+
+    /// The dependencies that are known.
+    pub fn dependencies(&self, at: Index) -> &[Index] {
+        &self.edges().dependencies[at]
+    }
+
+    /// The tasks whose parent this is.
+    pub fn children(&self, at: Index) -> &[Index] {
+        &self.edges().children[at]
+    }
+
+    /// The tasks that depend on this one.
+    pub fn dependents(&self, at: Index) -> &[Index] {
+        &self.edges().dependents[at]
+    }
+
+    /// Everything that `next` leads to from these, step by step, without them; nearer ones first, each once.
+    pub fn reach(&self, from: &[Index], next: impl Fn(Index) -> Vec<Index>) -> Vec<Index> {
+        let mut seen = vec![false; self.tasks.len()];
+        from.iter().for_each(|at| seen[*at] = true);
+        let mut reached: Vec<Index> = Vec::new();
+        let mut queue: VecDeque<Index> = from.iter().copied().collect();
+        while let Some(at) = queue.pop_front() {
+            for next in next(at) {
+                if !std::mem::replace(&mut seen[next], true) {
+                    reached.push(next);
+                    queue.push_back(next);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Children, their children, and so on; parents before their children.
+    pub fn descendants(&self, at: Index) -> Vec<Index> {
+        self.reach(&[at], |at| self.children(at).to_vec())
+    }
+
+    /// How another task is told of.
+    pub fn told(&self, named: TaskId, at: Index) -> Unmet {
+        let state = self.tasks[at];
+        let place = (state.task.queue.clone(), state.task.slug.clone());
+        Unmet { task: named, place: Some(place), phase: state.phase() }
+    }
+
+    /// The children that are not settled (rule 9).
+    pub fn open_children(&self, at: Index) -> Vec<Unmet> {
+        let children = self.children(at).iter().copied();
+        let is_open = |at: &Index| self.tasks[*at].phase().is_none_or(|phase| !phase.is_settled());
+        children.filter(is_open).map(|at| self.told(self.tasks[at].id, at)).collect()
+    }
+
+    /// The sticky tasks that are tied to a sticky one, without it. Two are tied if one is an ancestor of the other along
+    /// parents and dependencies, whatever lies between; and so is what is tied to both.
+    pub fn tied(&self, at: Index) -> Vec<Index> {
+        if !self.tasks[at].task.sticky {
+            return Vec::new();
+        }
+        let live = self.live();
+        let near = |at: Index| -> Vec<Index> {
+            let edges = self.edges();
+            let all = edges.parent[at].iter().chain(&edges.dependencies[at]);
+            all.chain(&edges.children[at]).chain(&edges.dependents[at]).copied().filter(|at| live[*at]).collect()
+        };
+        let mut tied = self.reach(&[at], near);
+        tied.retain(|at| self.tasks[*at].task.sticky);
+        tied
+    }
+
+    /// The contexts that the tied tasks are bound to.
+    pub fn tied_bounds(&self, at: Index) -> Vec<Bound> {
+        self.tied(at).into_iter().filter_map(|at| self.tasks[at].bound()).collect()
+    }
+
+    /// Which tasks lie between sticky ones: those that have one among their ancestors or are one, and likewise below. All
+    /// sticky ancestors of such a task are ancestors of all its sticky descendants, so everything sticky around it is tied;
+    /// and two that are tied are joined by a path of such tasks.
+    fn live(&self) -> &[bool] {
+        self.live.get_or_init(|| {
+            let sticky: Vec<Index> = (0..self.tasks.len()).filter(|at| self.tasks[*at].task.sticky).collect();
+            let flags = |reached: Vec<Index>| {
+                let mut flags = vec![false; self.tasks.len()];
+                reached.into_iter().chain(sticky.iter().copied()).for_each(|at| flags[at] = true);
+                flags
+            };
+            let edges = self.edges();
+            let below = |at: Index| edges.children[at].iter().chain(&edges.dependents[at]).copied().collect();
+            let above = |at: Index| edges.parent[at].iter().chain(&edges.dependencies[at]).copied().collect();
+            let (from_above, from_below) = (flags(self.reach(&sticky, below)), flags(self.reach(&sticky, above)));
+            from_above.into_iter().zip(from_below).map(|(above, below)| above && below).collect()
+        })
+    }
+}
+
+/// What tasks that are to be planned wait for, by their indices.
+#[derive(Debug, Clone, Default)]
+pub struct Waits {
+    /// The parent.
+    pub parent: Option<Index>,
+    /// The dependencies.
+    pub depends_on: Vec<Index>,
+}
+
+/// An order in which tasks can be claimed: parents and dependencies first.
+///
+/// # Errors
+/// The tasks of a circle, each waiting for the one after it and the last for the first. Not only dependencies make one: a
+/// task is finished after its children, and they are claimed after it.
+pub fn claim_order(tasks: &[Waits]) -> Result<Vec<Index>, Vec<Index>> {
+    // Two events a task: it is claimed (even), it is finished (odd). Which come before which:
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); tasks.len() * 2];
+    let (claimed, finished) = (|at: Index| at * 2, |at: Index| at * 2 + 1);
+    for (at, waits) in tasks.iter().enumerate() {
+        after[claimed(at)].push(finished(at));
+        for dependency in &waits.depends_on {
+            after[finished(*dependency)].push(claimed(at));
+        }
+        if let Some(parent) = waits.parent {
+            after[claimed(parent)].push(claimed(at));
+            after[finished(at)].push(finished(parent));
+        }
+    }
+    let mut waiting = vec![0_usize; after.len()];
+    after.iter().flatten().for_each(|event| waiting[*event] += 1);
+    let mut order: Vec<usize> = (0..after.len()).filter(|event| waiting[*event] == 0).collect();
+    let mut next = 0;
+    while let Some(&event) = order.get(next) {
+        next += 1;
+        for &later in &after[event] {
+            waiting[later] -= 1;
+            if waiting[later] == 0 {
+                order.push(later);
+            }
+        }
+    }
+    if order.len() == after.len() {
+        return Ok(order.into_iter().filter(|event| event % 2 == 0).map(|event| event / 2).collect());
+    }
+    Err(circle(&after, &waiting))
+}
+
+/// One circle among the events that still wait: whatever waits has something before it that waits, too.
+fn circle(after: &[Vec<usize>], waiting: &[usize]) -> Vec<Index> {
+    let mut before = vec![None; after.len()];
+    for (event, later) in after.iter().enumerate().filter(|(event, _)| waiting[*event] > 0) {
+        later.iter().filter(|later| waiting[**later] > 0).for_each(|later| before[*later] = Some(event));
+    }
+    let mut path: Vec<usize> = Vec::new();
+    let mut at = waiting.iter().position(|count| *count > 0);
+    while let Some(event) = at {
+        if let Some(first) = path.iter().position(|seen| *seen == event) {
+            path.drain(..first);
+            break;
+        }
+        path.push(event);
+        at = before[event];
+    }
+    let mut tasks: Vec<Index> = path.into_iter().map(|event| event / 2).collect();
+    tasks.dedup();
+    if tasks.len() > 1 && tasks.first() == tasks.last() {
+        tasks.pop();
+    }
+    tasks
+}
