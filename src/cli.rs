@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list, log,
-    lost, man, next, owned, plan, poll, pull, queues, reclaim, release, repair, report, show, status, sweep, sync,
-    verify, work, work_child,
+    bulk_plan, cancel, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list,
+    log, lost, man, next, owned, plan, poll, pull, queues, reclaim, release, repair, replan, report, show, status,
+    sweep, sync, verify, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -206,6 +206,10 @@ pub enum Command {
     Sweep(Late<sweep::Args>),
     /// Take a task from its holder, by an operator's word
     Reclaim(Late<reclaim::Args>),
+    /// Call a task off, with the open tasks below it
+    Cancel(Late<cancel::Args>),
+    /// Open a closed task again, or put a changed one in its place
+    Replan(Late<replan::Args>),
     /// Bring this ledger and a remote's together
     Sync(Late<sync::Args>),
     /// List what was recorded here and lost at a sync, and why
@@ -275,7 +279,9 @@ impl Command {
             Command::Finished(args) => args.run(&global.session()?).map(done),
             Command::Fence(args) => args.run(&global.session()?).map(done),
             Command::Sweep(args) => args.run(&global.session()?),
-            Command::Reclaim(args) => args.run(&global.session()?).map(done),
+            Command::Reclaim(args) => args.run(&global.session()?),
+            Command::Cancel(args) => args.run(&global.session()?),
+            Command::Replan(args) => args.run(&global.session()?),
             Command::Lost(args) => args.run(&global.session()?).map(done),
             Command::Repair(args) => args.run(&global.session()?),
             Command::Sync(args) => args.run(&global.session()?),

@@ -343,7 +343,8 @@ impl Error {
     }
 }
 
-fn refusal_code(refusal: &Refusal) -> ExitCode {
+/// How the process ends after a refusal.
+pub fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
         Refusal::Contradiction { .. } => ExitCode::Damaged,

@@ -1,25 +1,31 @@
 //! `pm bulk-plan`: many tasks, all or nothing.
+//!
+//! Long, since an entry has many fields, and every fault of every one is told with its line.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::plan::absolute;
 use super::read_text;
 use crate::error::{Error, Result};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
 use crate::ledger::batch::{LineFault, Named, Planned, repeated_slugs};
+use crate::ledger::create::check_parent;
 use crate::protocol::record::{Label, Priority};
+use crate::protocol::state::TaskState;
 use crate::protocol::text;
 use crate::session::Session;
 
 /// Plan many tasks at once, all or nothing
 ///
-/// The input is a JSON array, or one JSON object a line, of {slug, title, text, depends_on, depends_on_slugs,
-/// priority, labels}. Slugs resolve inside the batch, in any order, or to tasks that exist. The whole input is
-/// checked first. A slug that exists with the same definition is skipped, so a batch can be run again; one with
-/// another definition is refused. Prints <id> <slug> created|skipped for each task.
+/// The input is a JSON array, or one JSON object a line, of {slug, title, text, parent, parent_slug, depends_on,
+/// depends_on_slugs, verifier, sticky, workdir, priority, labels}. Slugs resolve inside the batch, in any order, or to tasks
+/// that exist. The whole input is checked first. A slug that exists with the same definition is skipped, so a batch can be
+/// run again; one with another definition is refused. Prints <id> <slug> created|skipped for each task.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The plan, or - for standard input
@@ -31,20 +37,35 @@ pub struct Args {
     /// Take slugs that exist as they are, whatever their definition
     #[arg(long)]
     accept_existing: bool,
+    /// Let each task with a parent depend on the one before it that has the same parent
+    #[arg(long)]
+    chain_siblings: bool,
+    /// Add a task with this slug that depends on all others of the batch
+    #[arg(long, value_name = "SLUG")]
+    finalize_slug: Option<Slug>,
+    /// The text of that task
+    #[arg(long, value_name = "TEXT", requires = "finalize_slug")]
+    finalize_text: Option<String>,
 }
 
 /// One task of the input. A field that this build does not know is an error: ignoring it would plan another task
 /// than was asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     slug: Option<String>,
     title: Option<String>,
     text: Option<String>,
+    parent: Option<String>,
+    parent_slug: Option<String>,
     #[serde(default)]
     depends_on: Vec<String>,
     #[serde(default)]
     depends_on_slugs: Vec<String>,
+    verifier: Option<String>,
+    #[serde(default)]
+    sticky: bool,
+    workdir: Option<String>,
     priority: Option<u64>,
     #[serde(default)]
     labels: Vec<String>,
@@ -59,7 +80,16 @@ impl Args {
         let queue = session.queue(self.queue.as_ref())?;
         let input = read_text(&self.input)?;
         let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
-        let batch = read_batch(&session.ledger(), &queue, &input, what)?;
+        let mut faults = Vec::new();
+        let mut lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
+        if self.chain_siblings {
+            chain_siblings(&mut lines);
+        }
+        if let Some(slug) = &self.finalize_slug {
+            self.finalize(&queue, slug, &mut lines)?;
+        }
+        let places = Places::new(session, &queue, &lines);
+        let batch = read_batch(places, lines, faults, what)?;
         let mut progress = session.out.progress("planning", batch.len());
         let mut built = |built| progress.set(built);
         let batched = session.writer()?.create_all(&queue, &batch, self.accept_existing, &mut built);
@@ -96,16 +126,56 @@ impl Args {
     }
 }
 
-/// Reads and checks the whole input; every fault is listed with its line.
-fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Result<Vec<Planned>> {
-    let mut faults = Vec::new();
-    let lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
-    // Also of entries that are wrong otherwise: whoever depends on one is not wrong for that.
-    let mentioned: HashSet<Slug> = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
+impl Args {
+    /// Adds the task that depends on all others.
+    ///
+    /// # Errors
+    /// `SlugTaken` where one of the others has its slug.
+    fn finalize(&self, queue: &Queue, slug: &Slug, lines: &mut Vec<(usize, Line)>) -> Result<()> {
+        let others: Vec<Slug> = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
+        if others.contains(slug) {
+            let differs = format!("{queue}/{slug}: a task of the batch has the slug of the finalizer");
+            return Err(Error::SlugsTaken { differences: vec![differs] });
+        }
+        let line = lines.last().map_or(1, |(line, _)| line + 1);
+        let entry = Line {
+            slug: Some(slug.to_string()),
+            title: Some(format!("All is done: {slug}")),
+            text: self.finalize_text.clone(),
+            depends_on_slugs: others.iter().map(Slug::to_string).collect(),
+            ..Line::default()
+        };
+        lines.push((line, entry));
+        Ok(())
+    }
+}
+
+/// Lets each entry with a parent depend on the one before it with the same parent.
+fn chain_siblings(lines: &mut [(usize, Line)]) {
+    let mut last: HashMap<String, String> = HashMap::new();
+    for (_, entry) in lines {
+        let (Some(parent), Some(slug)) = (entry.parent_slug.as_ref().or(entry.parent.as_ref()), slug_of(entry)) else {
+            continue;
+        };
+        if let Some(before) = last.insert(parent.clone(), slug.to_string())
+            && !entry.depends_on_slugs.contains(&before)
+        {
+            entry.depends_on_slugs.push(before);
+        }
+    }
+}
+
+/// Checks the whole input; every fault is listed with its line.
+fn read_batch(
+    mut places: Places<'_>,
+    lines: Vec<(usize, Line)>,
+    mut faults: Vec<LineFault>,
+    what: &str,
+) -> Result<Vec<Planned>> {
     let mut batch = Vec::with_capacity(lines.len());
     let mut wanted = Vec::with_capacity(lines.len());
     for (line, entry) in lines {
-        match checked(line, &entry) {
+        match checked(line, &entry, &places.dir) {
             Ok(planned) => {
                 batch.push(planned);
                 wanted.push(entry);
@@ -114,9 +184,8 @@ fn read_batch(ledger: &Ledger<'_>, queue: &Queue, input: &str, what: &str) -> Re
         }
     }
     faults.extend(repeated_slugs(&batch));
-    let index: HashMap<Slug, usize> = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
+    places.index = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
     let mut graph_faults = Vec::new();
-    let places = Places { ledger, queue, index: &index, mentioned: &mentioned };
     for (planned, entry) in batch.iter_mut().zip(&wanted) {
         link(&places, planned, entry, &mut graph_faults)?;
     }
@@ -142,14 +211,41 @@ fn slug_of(entry: &Line) -> Option<Slug> {
     }
 }
 
-/// Where the dependencies of an entry are looked up.
+/// Where what an entry names is looked up.
 struct Places<'a> {
-    ledger: &'a Ledger<'a>,
+    ledger: Ledger<'a>,
     queue: &'a Queue,
+    /// What relative work directories count from.
+    dir: PathBuf,
     /// The good entries of the batch.
-    index: &'a HashMap<Slug, usize>,
+    index: HashMap<Slug, usize>,
     /// The slugs of all of its entries.
-    mentioned: &'a HashSet<Slug>,
+    mentioned: HashSet<Slug>,
+}
+
+impl<'a> Places<'a> {
+    fn new(session: &'a Session, queue: &'a Queue, lines: &[(usize, Line)]) -> Places<'a> {
+        // Also of entries that are wrong otherwise: whoever depends on one is not wrong for that.
+        let mentioned = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
+        let dir = session.dir.clone();
+        Places { ledger: session.ledger(), queue, dir, index: HashMap::new(), mentioned }
+    }
+
+    /// The task with a slug; what is wrong with that, in words, is the inner error. `Ok(Ok(None))`: an entry that is wrong
+    /// in itself.
+    fn by_slug(&self, asked: &str) -> Result<std::result::Result<Option<(Named, Option<TaskState>)>, String>> {
+        let Ok(slug) = asked.parse::<Slug>() else {
+            return Ok(Err(format!("'{}', which is no slug", crate::id::shown(asked))));
+        };
+        if let Some(other) = self.index.get(&slug) {
+            return Ok(Ok(Some((Named::Batch(*other), None))));
+        }
+        Ok(match self.ledger.state(&RefName::of_task(self.queue, &slug))? {
+            Some(state) => Ok(Some((Named::Task(state.id), Some(state)))),
+            None if self.mentioned.contains(&slug) => Ok(None),
+            None => Err(format!("{slug}, which is neither here nor in {}", self.queue)),
+        })
+    }
 }
 
 /// The entries of the input with the lines on which they begin.
@@ -201,7 +297,7 @@ fn plain(error: &serde_json::Error) -> String {
 }
 
 /// Checks one entry by itself.
-fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFault>> {
+fn checked(line: usize, entry: &Line, dir: &Path) -> std::result::Result<Planned, Vec<LineFault>> {
     let mut faults = Vec::new();
     let mut fault = |found: String| faults.push(LineFault { line, found });
     let title = match entry.title.as_deref().map(text::checked_title) {
@@ -227,6 +323,17 @@ fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFa
         fault(format!("its priority is {error}"));
         Priority::default()
     });
+    let verifier = entry.verifier.as_deref().filter(|verifier| !verifier.is_empty());
+    let verifier =
+        verifier.map(|verifier| text::checked_value("the verifier", verifier)).transpose().unwrap_or_else(|error| {
+            fault(error.to_string());
+            None
+        });
+    let workdir =
+        entry.workdir.as_ref().map(|given| absolute(dir, Path::new(given))).transpose().unwrap_or_else(|error| {
+            fault(error.to_string());
+            None
+        });
     let mut labels: Vec<Label> = Vec::new();
     for label in &entry.labels {
         match label.parse() {
@@ -244,9 +351,9 @@ fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFa
             body,
             priority,
             labels,
-            verifier: None,
-            sticky: false,
-            workdir: None,
+            verifier,
+            sticky: entry.sticky,
+            workdir,
             parent: None,
             depends_on: Vec::new(),
         }),
@@ -254,40 +361,32 @@ fn checked(line: usize, entry: &Line) -> std::result::Result<Planned, Vec<LineFa
     }
 }
 
-/// Resolves the dependencies of one entry: inside the batch first, else to tasks that exist.
+/// Resolves what one entry names: inside the batch first, else to tasks that exist.
 fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut Vec<LineFault>) -> Result<()> {
-    let Places { ledger, queue, index, mentioned } = places;
     let line = planned.line;
     let mut fault = |found: String| faults.push(LineFault { line, found });
+    planned.parent = parent(places, planned, entry, &mut fault)?;
+    let ledger = &places.ledger;
     let mut depends_on = Vec::new();
     for asked in &entry.depends_on_slugs {
-        let Ok(slug) = asked.parse::<Slug>() else {
-            fault(format!("depends on '{}', which is no slug", crate::id::shown(asked)));
-            continue;
-        };
-        if slug == planned.slug {
-            fault(format!("{slug} depends on itself"));
+        if *asked == planned.slug.as_str() {
+            fault(format!("{asked} depends on itself"));
             continue;
         }
-        match index.get(&slug) {
-            Some(other) => depends_on.push(Named::Batch(*other)),
-            None => match ledger.state(&RefName::of_task(queue, &slug))? {
-                Some(state) => match ledger.check_dependency(&state) {
-                    Ok(()) => depends_on.push(Named::Task(state.id)),
-                    Err(error) => fault(error.to_string()),
-                },
-                None if mentioned.contains(&slug) => {}
-                None => fault(format!("depends on {slug}, which is neither here nor in {queue}")),
+        match places.by_slug(asked)? {
+            Ok(Some((named, state))) => match state.map_or(Ok(()), |state| ledger.check_dependency(&state)) {
+                Ok(()) => depends_on.push(named),
+                Err(error) => fault(error.to_string()),
             },
+            Ok(None) => {}
+            Err(found) => fault(format!("depends on {found}")),
         }
     }
     for asked in &entry.depends_on {
-        match ledger.find(asked, queue).and_then(|found| ledger.check_dependency(&found.state).map(|()| found)) {
+        let found = ledger.find(asked, places.queue);
+        match usable(found.and_then(|found| ledger.check_dependency(&found.state).map(|()| found)))? {
             Ok(found) => depends_on.push(Named::Task(found.state.id)),
-            Err(error @ (Error::UnknownTask { .. } | Error::InvalidGraph(_) | Error::Usage(_))) => {
-                fault(error.to_string());
-            }
-            Err(error) => return Err(error),
+            Err(found) => fault(found),
         }
     }
     let mut seen = Vec::with_capacity(depends_on.len());
@@ -298,4 +397,56 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
     }
     planned.depends_on = seen;
     Ok(())
+}
+
+/// The parent of one entry. Whether a task that exists can be one is asked where the entry is planned, unless it was before.
+fn parent(
+    places: &Places<'_>,
+    planned: &Planned,
+    entry: &Line,
+    fault: &mut impl FnMut(String),
+) -> Result<Option<Named>> {
+    let is_itself =
+        |asked: &str| *asked == *planned.slug.as_str() || asked == format!("{}/{}", places.queue, planned.slug);
+    let named = match (&entry.parent_slug, &entry.parent) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => Err("it has both parent and parent_slug".to_owned()),
+        (Some(asked), None) | (None, Some(asked)) if is_itself(asked) => Err(format!("{asked} is its own parent")),
+        (Some(asked), None) => match places.by_slug(asked)? {
+            Ok(None) => return Ok(None),
+            Ok(Some(named)) => Ok(named),
+            Err(found) => Err(format!("its parent is {found}")),
+        },
+        (None, Some(asked)) => {
+            let found = usable(places.ledger.find(asked, places.queue))?;
+            found.map(|found| (Named::Task(found.state.id), Some(found.state)))
+        }
+    };
+    match named {
+        Ok((named, Some(state))) => {
+            let name = RefName::of_task(places.queue, &planned.slug);
+            let is_there = places.ledger.state(&name)?.is_some();
+            match check_parent(places.queue, &planned.slug, &state, is_there) {
+                Err(error @ Error::InvalidGraph(_)) => fault(error.to_string()),
+                checked => checked?,
+            }
+            Ok(Some(named))
+        }
+        Ok((named, None)) => Ok(Some(named)),
+        Err(found) => {
+            fault(found);
+            Ok(None)
+        }
+    }
+}
+
+/// What is wrong with the plan is a fault of its line; what is wrong with the system is not.
+fn usable<T>(found: Result<T>) -> Result<std::result::Result<T, String>> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(error @ (Error::UnknownTask { .. } | Error::InvalidGraph(_) | Error::Usage(_))) => {
+            Ok(Err(error.to_string()))
+        }
+        Err(error) => Err(error),
+    }
 }

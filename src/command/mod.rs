@@ -3,6 +3,7 @@
 //! Here is only what several of them share: how a task and a claim are named, and how tasks are listed.
 
 pub mod bulk_plan;
+pub mod cancel;
 pub mod completions;
 pub mod context_id;
 pub mod demo;
@@ -26,6 +27,7 @@ pub mod queues;
 pub mod reclaim;
 pub mod release;
 pub mod repair;
+pub mod replan;
 pub mod report;
 pub mod show;
 pub mod status;

@@ -3,21 +3,23 @@
 use serde_json::{Value, json};
 
 use super::{Watch, damaged_json, list_entry, list_row, place_width, warn_damaged};
-use crate::error::Result;
+use crate::error::{Result, refusal_code};
 use crate::id::{Queue, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::resolve::{place, prefix};
 use crate::ledger::runnable::Runnable;
 use crate::output::{Output, counted};
 use crate::protocol::record::Label;
+use crate::protocol::select::{self, Hindrance};
 use crate::protocol::state::TaskState;
 use crate::protocol::view;
 use crate::session::Session;
 
 /// Show the next runnable task
 ///
-/// Runnable is a task that is new and whose dependencies are done. The most urgent comes first (priority 0), then
-/// the one that was planned first. Reads only; `pm pull` takes it.
+/// Runnable is a task that is new, whose dependencies are done, whose parent is claimed, and whose work directory and
+/// sticky context fit. Those of the caller's own context come first, then the most urgent (priority 0), then the one that
+/// was planned first. Reads only; `pm pull` takes it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -25,6 +27,9 @@ pub struct Args {
     /// Show all runnable tasks, in the order in which they would be handed out
     #[arg(long)]
     all: bool,
+    /// Say of every other open task why it is not offered
+    #[arg(long, conflicts_with = "all")]
+    explain: bool,
 }
 
 /// Which tasks are wanted.
@@ -58,6 +63,9 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
         let runnable = self.filter.runnable(session, &ledger)?;
+        if self.explain {
+            return explain(session, &runnable);
+        }
         warn_left_out(&session.out, &runnable);
         if self.all {
             let watch = Watch::new(session);
@@ -89,6 +97,36 @@ impl Args {
         session.out.result(|| value, || format!("{} {}  {}", state.id, place(state), state.task.title));
         Ok(())
     }
+}
+
+/// Says what is next, and of every open task that is not offered why.
+fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
+    warn_damaged(&session.out, &runnable.damaged);
+    let mut skipped: Vec<_> = runnable.skipped.iter().collect();
+    skipped.sort_by(|(a, _), (b, _)| select::order(a, b));
+    let next = match runnable.tasks.first() {
+        Some((name, state)) => task_json(session, name, state)?,
+        None => Value::Null,
+    };
+    let entry = |(state, why): &&(TaskState, Hindrance)| {
+        let code = match why {
+            Hindrance::Refused(refusal) => refusal_code(refusal).name(),
+            Hindrance::Workdir(_) => "workdir",
+        };
+        json!({"task": state.id, "queue": state.task.queue, "slug": state.task.slug, "code": code, "why": why.to_string()})
+    };
+    session.out.result(
+        || json!({"next": next, "runnable": runnable.tasks.len(), "skipped": skipped.iter().map(entry).collect::<Vec<_>>()}),
+        || {
+            let next = match runnable.tasks.first() {
+                Some((_, state)) => format!("next: {} {}  {}", state.id, place(state), state.task.title),
+                None => "next: nothing is runnable".to_owned(),
+            };
+            let line = |(state, why): &&(TaskState, Hindrance)| format!("not {}: {why}", place(state));
+            std::iter::once(next).chain(skipped.iter().map(line)).collect::<Vec<_>>().join("\n")
+        },
+    );
+    Ok(())
 }
 
 /// Says what others could claim, and what could not be read.

@@ -1,7 +1,9 @@
 //! `pm reclaim`: the operator's override.
 
+use super::cancel::{steps_json, steps_text, told};
 use super::{TaskArgs, print_appended};
 use crate::error::Result;
+use crate::exit_code::ExitCode;
 use crate::id::RecordId;
 use crate::ledger::resolve::place;
 use crate::protocol::decide::Intent;
@@ -20,6 +22,9 @@ pub struct Args {
     /// Why
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Also the claimed tasks below it
+    #[arg(long, conflicts_with = "if_tip")]
+    cascade: bool,
     /// The tip that was observed; refused (exit 8) if the task has moved on
     #[arg(long, value_name = "SHA")]
     if_tip: Option<RecordId>,
@@ -29,10 +34,15 @@ impl Args {
     /// Records it.
     ///
     /// # Errors
-    /// 6, 8, 16, 17.
-    pub fn run(&self, session: &Session) -> Result<()> {
+    /// 6, 8, 16, 17. A task below that could not be reclaimed is part of the result, and its exit code the command's.
+    pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let reason = self.reason.as_deref().map(|text| checked_value("the reason", text)).transpose()?;
         let found = self.task.find(session, &session.finder()?)?;
+        if self.cascade {
+            let steps = session.writer()?.reclaim_all(&found, reason.as_deref())?;
+            session.out.result(|| steps_json(&steps), || steps_text(&steps, "reclaimed"));
+            return Ok(told(&session.out, &steps));
+        }
         let intent = match self.if_tip {
             Some(observed) => Intent::Sweep { observed, reason, max_attempts: session.config.max_attempts },
             None => Intent::Reclaim { claim: None, reason },
@@ -45,6 +55,6 @@ impl Args {
             let then = if rejected { "; rejected after too many attempts" } else { "" };
             format!("reclaimed {}{from}{then}", place(&appended.state))
         });
-        Ok(())
+        Ok(ExitCode::Done)
     }
 }

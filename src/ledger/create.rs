@@ -6,10 +6,10 @@ use super::graph::Reliance;
 use super::resolve::place;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{RecordId, RefName, TASKS, TaskId};
+use crate::id::{Queue, RecordId, RefName, Slug, TASKS, TaskId};
 use crate::protocol::decide;
 use crate::protocol::graph::{Graph, Waits, claim_order};
-use crate::protocol::record::{Phase, Record, Task};
+use crate::protocol::record::{Record, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Swap};
 
@@ -138,30 +138,35 @@ pub(super) fn circular(circle: &[usize], name: impl Fn(usize) -> String) -> Erro
 /// what is the parent's.
 ///
 /// # Errors
-/// `InvalidGraph` for a parent in another queue, or one that is closed (but `despite_closed`); `ParentWithoutStatus`.
+/// As [`check_parent`].
 pub(super) fn take_over(task: &mut Task, parent: &TaskState, despite_closed: bool) -> Result<()> {
-    let (child, place) = (format!("{}/{}", task.queue, task.slug), place(parent));
-    if parent.task.queue != task.queue {
-        return Err(Error::InvalidGraph(format!(
-            "{child} cannot be a child of {place}: a parent and its children share a queue (a dependency may be in another one)"
-        )));
-    }
-    let Some(status) = &parent.status else { return Err(Error::ParentWithoutStatus { place }) };
-    match status.status.phase {
-        Phase::New | Phase::Working => {}
-        _ if despite_closed => {}
-        phase => {
-            let then = match parent.superseded_by() {
-                Some(successor) => format!("its successor is task {successor}"),
-                None => "`pm replan` opens it again".to_owned(),
-            };
-            return Err(Error::InvalidGraph(format!("{child} cannot be a child of {place}, which is {phase}; {then}")));
-        }
-    }
-    task.spawned_at = Some(status.id);
+    check_parent(&task.queue, &task.slug, parent, despite_closed)?;
+    task.spawned_at = parent.status.as_ref().map(|status| status.id);
     task.sticky |= parent.task.sticky;
     if task.workdir.is_none() {
         task.workdir.clone_from(&parent.task.workdir);
     }
     Ok(())
+}
+
+/// Whether a task can be the parent of a new one.
+///
+/// # Errors
+/// `InvalidGraph` for a parent in another queue, or one that is closed (but `despite_closed`); `ParentWithoutStatus`.
+pub fn check_parent(queue: &Queue, slug: &Slug, parent: &TaskState, despite_closed: bool) -> Result<()> {
+    let (child, place) = (format!("{queue}/{slug}"), place(parent));
+    if parent.task.queue != *queue {
+        return Err(Error::InvalidGraph(format!(
+            "{child} cannot be a child of {place}: a parent and its children share a queue (a dependency may be in another one)"
+        )));
+    }
+    let Some(phase) = parent.phase() else { return Err(Error::ParentWithoutStatus { place }) };
+    if !phase.is_settled() || despite_closed {
+        return Ok(());
+    }
+    let then = match parent.superseded_by() {
+        Some(successor) => format!("its successor is task {successor}"),
+        None => "`pm replan` opens it again".to_owned(),
+    };
+    Err(Error::InvalidGraph(format!("{child} cannot be a child of {place}, which is {phase}; {then}")))
 }

@@ -9,12 +9,14 @@
 pub mod append;
 pub mod authority;
 pub mod batch;
+pub mod cascade;
 pub mod chain;
 pub mod create;
 pub mod find;
 pub mod graph;
 pub mod judge;
 pub mod observations;
+pub mod replan;
 pub mod resolve;
 pub mod runnable;
 pub mod sweep;

@@ -1,0 +1,99 @@
+//! `pm cancel`: call a task off, with all that hangs below it.
+
+use serde_json::{Value, json};
+
+use super::TaskArgs;
+use crate::error::{Error, Result};
+use crate::exit_code::ExitCode;
+use crate::ledger::cascade::{Outcome, Step};
+use crate::output::{Output, counted};
+use crate::protocol::record::Phase;
+use crate::protocol::text::checked_value;
+use crate::session::Session;
+
+/// Call a task off, with the open tasks below it
+///
+/// Closes it as rejected, whoever holds it; its holder learns so with the next heartbeat. Goes on to its children and
+/// theirs, and stops at those that are closed. What depends on a cancelled task is blocked until that is replanned. A
+/// cascade that was cut short is completed by the same command.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    task: TaskArgs,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Leave the children as they are
+    #[arg(long)]
+    no_cascade: bool,
+}
+
+impl Args {
+    /// Calls it off.
+    ///
+    /// # Errors
+    /// 6 where it is closed already, 16, 17. A task below it that could not be closed is part of the result, and its exit
+    /// code the command's.
+    pub fn run(&self, session: &Session) -> Result<ExitCode> {
+        let reason = self.reason.as_deref().map(|text| checked_value("the reason", text)).transpose()?;
+        let found = self.task.find(session, &session.finder()?)?;
+        let steps = session.writer()?.cancel(found, reason.as_deref(), !self.no_cascade)?;
+        session.out.result(|| steps_json(&steps), || steps_text(&steps, "cancelled"));
+        Ok(told(&session.out, &steps))
+    }
+}
+
+/// What was changed, skipped and not managed, as JSON.
+pub fn steps_json(steps: &[Step]) -> Value {
+    let entry = |step: &Step| json!({"task": step.task, "queue": step.place.queue, "slug": step.place.slug, "was": step.was.map(Phase::as_str)});
+    let (mut changed, mut skipped, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for step in steps {
+        let mut value = entry(step);
+        match &step.outcome {
+            Outcome::Changed(status) => {
+                value["status"] = json!(status);
+                changed.push(value);
+            }
+            Outcome::Skipped(why) => {
+                value["why"] = json!(why);
+                skipped.push(value);
+            }
+            Outcome::Failed(error) => {
+                value["error"] = error.to_json()["error"].take();
+                failed.push(value);
+            }
+        }
+    }
+    json!({"changed": changed, "skipped": skipped, "failed": failed})
+}
+
+/// The same for people, a line a task.
+pub fn steps_text(steps: &[Step], verb: &str) -> String {
+    let line = |step: &Step| match &step.outcome {
+        Outcome::Changed(_) => format!("{verb} {}, which was {}", step.place, step.was.map_or("", Phase::as_str)),
+        Outcome::Skipped(why) => format!("left {}: {why}", step.place),
+        Outcome::Failed(error) => format!("failed {}: {error}", step.place),
+    };
+    let mut lines: Vec<_> = steps.iter().map(line).collect();
+    if steps.len() > 1 {
+        let changed = steps.iter().filter(|step| step.is_changed()).count();
+        lines.push(format!("{} {verb}, {} left alone", counted(changed, "task"), steps.len() - changed));
+    }
+    lines.join("\n")
+}
+
+/// Names what failed, and tells how the command ends.
+pub fn told(out: &Output, steps: &[Step]) -> ExitCode {
+    let failures = steps.iter().filter_map(|step| match &step.outcome {
+        Outcome::Failed(error) => Some((step, error)),
+        _ => None,
+    });
+    let mut code = ExitCode::Done;
+    for (step, error) in failures {
+        out.warning(&format!("{}: {error}; the same command again tries it again", step.place));
+        if code == ExitCode::Done {
+            code = Error::exit_code(error);
+        }
+    }
+    code
+}
