@@ -6,7 +6,7 @@
 //! - [`protocol`]: the rules, pure. [`store`]: objects, refs, locks. Neither knows the other.
 //! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
 //! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`sync`]: machines. [`hub`]: judging what is
-//!   pushed. [`doctor`]: what is wrong.
+//!   pushed. [`doctor`]: what is wrong. [`verifier`]: whether a report proves its task.
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
@@ -31,6 +31,7 @@ pub mod protocol;
 pub mod session;
 pub mod store;
 pub mod sync;
+pub mod verifier;
 pub mod work;
 
 use std::process::ExitCode as Exit;

@@ -3,13 +3,13 @@
 //! `arbitrary` draws records, `chain` builds chains; every other file holds the tests of one topic, through one
 //! `check` helper. No test here touches a disk, but `git`, which asks the real git what it reads.
 
-mod arbitrary;
+pub mod arbitrary;
 pub mod chain;
 mod codec;
 mod decisions;
 mod forgeries;
 mod git;
-mod golden;
+pub mod golden;
 mod hostile;
 mod properties;
 mod tips;
