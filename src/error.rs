@@ -7,10 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
 use crate::poll::PollError;
+use crate::protocol::decide::Verified;
 use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
 use crate::protocol::sticky::{Bound, Misfit};
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
+use crate::verifier::VerifierError;
+use crate::verifier::allow::line_to_add;
 
 /// The result of everything above the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -168,6 +171,24 @@ pub enum Error {
         /// The parent.
         place: Place,
     },
+    /// The verifier of a task did not pass. Nothing was recorded.
+    #[error(
+        "{place}: the verifier {}: {}{}; the task is as it was: mend the work, report again, and finish it then",
+        if *timed_out { "took too long".to_owned() } else { format!("failed with exit {}", verified.verification.exit) },
+        verified.verification.verifier,
+        verified.verification.summary.as_ref().map(|summary| format!("\n{summary}\n")).unwrap_or_default()
+    )]
+    VerifierFailed {
+        /// The task.
+        place: Place,
+        /// Which report was verified, and what the verifier said.
+        verified: Box<Verified>,
+        /// It took too long, and was ended.
+        timed_out: bool,
+    },
+    /// The verifier of a task was not asked to the end. Nothing was recorded.
+    #[error("{0}: {1}")]
+    Verifier(Place, VerifierError),
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -225,6 +246,8 @@ impl Error {
             Error::BatchRaced { .. } | Error::Busy { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::ParentWithoutStatus { .. } => ExitCode::ParentWithoutStatus,
+            Error::VerifierFailed { .. } | Error::Verifier(_, VerifierError::NotAllowed(_)) => ExitCode::VerifierFailed,
+            Error::Verifier(_, VerifierError::Io { .. }) => ExitCode::Failure,
             Error::Damaged { .. } | Error::Distrusted { .. } => ExitCode::Damaged,
             Error::Unreachable { .. } => ExitCode::Unreachable,
             Error::AnswerLost { .. } => ExitCode::AnswerLost,
@@ -304,6 +327,23 @@ impl Error {
                 map.insert("ref".to_owned(), json!(name));
                 map.insert("remote".to_owned(), json!(remote));
                 map.insert("found".to_owned(), json!(found));
+            }
+            Error::VerifierFailed { place, verified, timed_out } => {
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+                map.insert("report".to_owned(), json!(verified.report));
+                map.insert("verifier".to_owned(), json!(verified.verification.verifier));
+                map.insert("verifier_exit".to_owned(), json!(verified.verification.exit));
+                map.insert("verifier_summary".to_owned(), json!(verified.verification.summary));
+                map.insert("timed_out".to_owned(), json!(timed_out));
+            }
+            Error::Verifier(place, error) => {
+                map.insert("queue".to_owned(), json!(place.queue));
+                map.insert("slug".to_owned(), json!(place.slug));
+                if let VerifierError::NotAllowed(not) = error {
+                    map.insert("verifier".to_owned(), json!(not.verifier));
+                    map.insert("remedy".to_owned(), json!(line_to_add(&not.verifier)));
+                }
             }
             Error::ParentWithoutStatus { place } => {
                 map.insert("queue".to_owned(), json!(place.queue));

@@ -1,21 +1,39 @@
 //! `pm finished`: close a task.
 
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::executing::lease_ms;
 use super::{ClaimArgs, TaskArgs, appended_json, print_record};
-use crate::error::Result;
+use crate::clock::Clock;
+use crate::config::duration;
+use crate::error::{Error, Result};
 use crate::id::Oid;
+use crate::ledger::append::refused;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
-use crate::protocol::decide::Intent;
-use crate::protocol::record::Content;
+use crate::ledger::{Ledger, Reach};
+use crate::protocol::apply::is_reason;
+use crate::protocol::decide::{Intent, Verified};
+use crate::protocol::record::{Content, Ttl};
+use crate::protocol::refusal::Refusal;
+use crate::protocol::state::TaskState;
 use crate::protocol::text::checked_value;
 use crate::session::Session;
 use crate::sync::delivery;
+use crate::verifier::case::{Case, Room, is_permitted};
 
 /// Close a task, with its last report as the proof
 ///
-/// The proof must have been made under this very claim: a report of an earlier attempt proves nothing (exit 7).
+/// The proof must have been made under this very claim: a report of an earlier attempt proves nothing (exit 7). A task with
+/// a verifier is done only if that passes on this report (exit 9); the claim is kept alive while it runs. Commands that come
+/// out of the ledger run only where `git config pm.allowVerifier` names them. A task with children can be closed once they
+/// are settled (exit 14).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -28,6 +46,12 @@ pub struct Args {
     /// A note for the audit trail
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+    /// Close it as done without asking its verifier; --note says why, in 10 characters or more
+    #[arg(long, conflicts_with = "rejected")]
+    skip_verifier: bool,
+    /// How long the verifier may take, such as 90, 90s, 5m; then it is ended, with all that it started
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    verifier_timeout: Ttl,
     /// Also move this branch forwards to the commit that the last report names, else to HEAD: at the authority if there is
     /// one, else here. Both happen, or neither: 23 means that the branch has moved on or may not be moved; rebase, report
     /// the new commit, and again
@@ -39,13 +63,22 @@ impl Args {
     /// Records it.
     ///
     /// # Errors
-    /// 6, 7, 12, 16, 17; 23 where the branch has moved on.
+    /// 6, 7, 9, 10, 12, 13, 14, 16, 17; 23 where the branch has moved on.
     pub fn run(&self, session: &Session) -> Result<()> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let claim = self.claim.named()?;
         let found = self.task.find(session, &session.finder()?)?;
-        let intent = Intent::Finish { claim, done: !self.rejected, note, verified: None };
         let ledger = session.writer()?;
+        let mut intent = Intent::Finish { claim, done: !self.rejected, note, verified: None };
+        if let Some(case) = Case::of(&ledger, &found)?.filter(|_| !self.rejected) {
+            let verified = self.verify(session, &ledger, &found, &intent, &case)?;
+            if let Intent::Finish { verified: pinned, .. } = &mut intent {
+                *pinned = Some(verified);
+            }
+        } else if self.skip_verifier {
+            ledger.allows(&found, &intent)?;
+            require_reason(&found, &intent)?;
+        }
         let (appended, delivered) = match &self.deliver {
             Some(branch) => {
                 let commit = work(session, &found)?;
@@ -70,6 +103,116 @@ impl Args {
             },
         );
         Ok(())
+    }
+}
+
+impl Args {
+    /// Asks the verifier, or skips it.
+    ///
+    /// # Errors
+    /// As [`Case::ask`]; what else speaks against closing the task, or ends its claim meanwhile.
+    fn verify(
+        &self,
+        session: &Session,
+        ledger: &Ledger<'_>,
+        found: &Found,
+        intent: &Intent,
+        case: &Case,
+    ) -> Result<Verified> {
+        let with = |verified| match intent.clone() {
+            Intent::Finish { claim, done, note, .. } => Intent::Finish { claim, done, note, verified: Some(verified) },
+            other => other,
+        };
+        if self.skip_verifier {
+            require_reason(found, intent)?;
+            return Ok(case.as_skipped());
+        }
+        if !matches!(ledger.reach, Reach::Through(_)) {
+            // Nothing is run for a task that cannot be closed anyway. (Of an authority, only what it has now counts.)
+            ledger.allows(found, &with(case.as_passed()))?;
+        }
+        is_permitted(&found.state, &session.config.allow_verifier)?;
+        let room = Room {
+            allow: &session.config.allow_verifier,
+            timeout: Duration::from_millis(self.verifier_timeout.ms()),
+            dir: None,
+            unset: &[],
+        };
+        while_alive(session, ledger, found, intent, |stop| case.ask(&room, stop))
+    }
+}
+
+/// Refuses to skip a verifier without a reason.
+fn require_reason(found: &Found, intent: &Intent) -> Result<()> {
+    match intent {
+        Intent::Finish { note, .. } if !is_reason(note.as_deref()) => {
+            Err(refused(&found.state, Refusal::SkipWithoutNote))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the claim alive while something is done in its name, which is told to stop when the claim is lost or a signal
+/// comes.
+///
+/// # Errors
+/// What `work` says; why the claim is lost; that a signal came.
+fn while_alive<T: Send>(
+    session: &Session,
+    ledger: &Ledger<'_>,
+    found: &Found,
+    intent: &Intent,
+    work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> Result<Option<T>> + Send,
+) -> Result<T> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&is_over)).map_err(Error::io("catching signals"))?;
+    }
+    let named = match intent {
+        Intent::Finish { claim, .. } => *claim,
+        _ => None,
+    };
+    let third = Duration::from_millis(lease_ms(session, &found.state) / 3);
+    let mut lost = None;
+    let done = std::thread::scope(|scope| {
+        let (ended, has_ended) = mpsc::channel::<()>();
+        let stop = || is_over.load(Ordering::SeqCst);
+        let working = scope.spawn(move || {
+            // Dropped at the end, also of a panic.
+            let _ended = ended;
+            work(&stop)
+        });
+        let mut pause = third.saturating_sub(age(session, &found.state));
+        while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            let beat = Intent::Heartbeat { claim: named, progress: Some("verifying".to_owned()) };
+            pause = third;
+            match ledger.append(found.clone(), beat) {
+                Err(error @ Error::Refused { refusal: Refusal::LeaseLost { .. } | Refusal::WrongPhase { .. }, .. }) => {
+                    is_over.store(true, Ordering::SeqCst);
+                    lost = Some(error);
+                }
+                // What else is in the way may pass.
+                Err(_) => pause = (third / 10).max(Duration::from_millis(50)),
+                Ok(_) => {}
+            }
+        }
+        working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    match (lost, done?) {
+        (Some(lost), _) => Err(lost),
+        (None, Some(done)) => Ok(done),
+        (None, None) => {
+            let source = std::io::Error::from(std::io::ErrorKind::Interrupted);
+            Err(Error::Io { what: "verifying; nothing was recorded".to_owned(), source })
+        }
+    }
+}
+
+/// How long ago the newest record of a task was written; for ever, if nobody here can tell.
+fn age(session: &Session, state: &TaskState) -> Duration {
+    match (state.clock, session.clock.monotonic()) {
+        (Some(then), Some(now)) if then.id == now.id && then.ms <= now.ms => Duration::from_millis(now.ms - then.ms),
+        _ => Duration::MAX,
     }
 }
 

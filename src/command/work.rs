@@ -61,6 +61,9 @@ pub struct Args {
     /// How long a command may run
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Ttl>,
+    /// How long the verifier of a task may take, such as 90, 90s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    verifier_timeout: Ttl,
     /// What becomes of a task whose command fails; a released one is tried again up to its Max-Attempts or pm.maxAttempts
     #[arg(long, value_name = "WHAT", default_value = "reject")]
     on_failure: OnFailure,
@@ -165,6 +168,7 @@ impl Args {
             command: self.command.clone(),
             exec_body: self.exec_body,
             timeout: self.timeout,
+            verifier_timeout: Duration::from_millis(self.verifier_timeout.ms()),
             on_failure: self.on_failure,
             on_stop: self.on_stop,
             progress_from_output: self.progress_from_output,

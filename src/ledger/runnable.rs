@@ -95,19 +95,21 @@ impl Runnable {
     }
 
     /// Whether a blocked task becomes runnable when what is being worked on now gets done: then it is worth waiting.
-    pub fn more_may_come(&self) -> bool {
+    /// `is_stuck`: a claimed task that will not get done unless others do.
+    pub fn more_may_come(&self, is_stuck: impl Fn(&Place) -> bool) -> bool {
         let mut hopeful: HashSet<&Place> = HashSet::new();
         let waiting: HashMap<&Place, &[Unmet]> =
             self.blocked.iter().map(|blocked| (&blocked.place, &*blocked.waits_for)).collect();
         loop {
             let before = hopeful.len();
             for (place, waits_for) in &waiting {
-                let is_hopeful = |unmet: &Unmet| match (&unmet.place, unmet.phase) {
-                    (_, Some(Phase::Working)) => true,
-                    (Some((queue, slug)), Some(Phase::New)) => {
-                        hopeful.contains(&Place { queue: queue.clone(), slug: slug.clone() })
+                let is_hopeful = |unmet: &Unmet| {
+                    let place = unmet.place.clone().map(|(queue, slug)| Place { queue, slug });
+                    match (place, unmet.phase) {
+                        (Some(place), Some(Phase::Working)) => !is_stuck(&place),
+                        (Some(place), Some(Phase::New)) => hopeful.contains(&place),
+                        _ => false,
                     }
-                    _ => false,
                 };
                 if waits_for.iter().all(is_hopeful) {
                     hopeful.insert(place);

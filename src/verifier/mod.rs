@@ -1,6 +1,6 @@
 //! Whether a report proves its task: the verifier of the task is asked, in whichever of its forms.
 //!
-//! `form` tells the forms apart, `allow` is what this machine lets the ledger start, `attestation` reads what a report
+//! `case` reads from the ledger what is to be judged, `form` tells the forms apart, `allow` is what this machine lets the ledger start, `attestation` reads what a report
 //! says of itself, `llm` asks an LLM command line, `run` runs a command with `group` (all its processes) and `printed`
 //! (what is kept of its output). Whoever calls keeps the claim alive meanwhile and records the outcome.
 //!
@@ -9,6 +9,7 @@
 
 pub mod allow;
 pub mod attestation;
+pub mod case;
 pub mod form;
 pub mod llm;
 pub mod printed;
@@ -82,6 +83,8 @@ pub struct Terms<'a> {
     pub timeout: Duration,
     /// Where a command starts; else where this process is.
     pub dir: Option<&'a Path>,
+    /// What it does not inherit of the environment.
+    pub unset: &'a [&'a str],
     /// The LLM command lines that may be asked. The first that is there is.
     pub llm_clis: Vec<LlmCli>,
 }
@@ -89,7 +92,7 @@ pub struct Terms<'a> {
 impl<'a> Terms<'a> {
     /// Terms with the LLM command lines of this process's environment (`$PM_LLM_CLI`).
     pub fn new(allow: &'a [String], timeout: Duration, dir: Option<&'a Path>) -> Terms<'a> {
-        Terms { allow, timeout, dir, llm_clis: LlmCli::known(std::env::var_os("PM_LLM_CLI")) }
+        Terms { allow, timeout, dir, unset: &[], llm_clis: LlmCli::known(std::env::var_os("PM_LLM_CLI")) }
     }
 }
 
@@ -216,6 +219,9 @@ fn command(words: &[OsString], subject: &Subject<'_>, terms: &Terms<'_>) -> Comm
     let (program, args) = words.split_first().map_or((OsString::new(), words), |(first, rest)| (first.clone(), rest));
     let mut command = Command::new(program);
     command.args(args).envs(subject.variables());
+    for name in terms.unset {
+        command.env_remove(name);
+    }
     if let Some(dir) = terms.dir {
         command.current_dir(dir);
     }

@@ -1,5 +1,6 @@
 //! One agent of a runner: takes a task, works on it, takes the next.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::Orders;
@@ -10,6 +11,7 @@ use super::stop::{Stop, Wish};
 use super::supply::Supply;
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
+use crate::id::AgentId;
 use crate::session::Session;
 
 /// After so many tasks in a row whose command could not be started the agent ends: the next one cannot, either, and each
@@ -36,24 +38,67 @@ pub struct Agent<'a> {
     pub stop: &'a Stop,
     /// Where it says what it does.
     pub tell: Teller,
+    /// Opens a session for an agent.
+    pub open: Open<'a>,
 }
 
-impl Agent<'_> {
+/// Opens a session for an agent.
+pub type Open<'a> = &'a (dyn Fn(&AgentId) -> Result<Session> + Sync);
+
+/// Who takes tasks in an agent's name, while the agent waits for the children of the one it has.
+pub struct StandIn<'a> {
+    name: AgentId,
+    orders: &'a Orders,
+    supply: &'a Supply,
+    pulse: &'a Pulse,
+    stop: &'a Stop,
+    tell: Teller,
+    open: Open<'a>,
+    is_dismissed: &'a AtomicBool,
+}
+
+impl StandIn<'_> {
+    /// Works until it is dismissed, or there is nothing more to do.
+    ///
+    /// # Errors
+    /// As [`Agent::run`].
+    pub fn work(self) -> Result<()> {
+        let session = (self.open)(&self.name)?;
+        let StandIn { orders, supply, pulse, stop, tell, open, is_dismissed, .. } = self;
+        Agent { session, orders, supply, pulse, stop, tell, open }.work(is_dismissed)
+    }
+}
+
+impl<'a> Agent<'a> {
+    /// Somebody who stands in for this agent until `is_dismissed` says so.
+    pub fn stand_in<'b>(&'b self, is_dismissed: &'b AtomicBool) -> StandIn<'b> {
+        StandIn {
+            name: self.session.agent.clone(),
+            orders: self.orders,
+            supply: self.supply,
+            pulse: self.pulse,
+            stop: self.stop,
+            tell: self.tell.clone(),
+            open: self.open,
+            is_dismissed,
+        }
+    }
+
     /// Works until there is nothing more to do.
     ///
     /// # Errors
     /// `NotStarted` where the command cannot be started, again and again; what keeps it from taking tasks.
     pub fn run(&self) -> Result<()> {
-        let result = self.work();
+        let result = self.work(&AtomicBool::new(false));
         self.tell.say(What::Over(result.as_ref().err().map(Error::to_string)));
         result
     }
 
-    fn work(&self) -> Result<()> {
+    fn work(&self, is_dismissed: &AtomicBool) -> Result<()> {
         let mut failed = 0;
         let mut not_started = 0;
         loop {
-            let taken = match self.supply.next(&self.session, self.stop, &self.tell) {
+            let taken = match self.supply.next(&self.session, self.stop, is_dismissed, &self.tell) {
                 Ok(Some(taken)) => taken,
                 Ok(None) => return Ok(()),
                 Err(error) => {

@@ -11,6 +11,7 @@ use super::child::{Call, End, Running};
 use super::children;
 use super::desk::{Desk, Worktree};
 use super::event::{Ending, Fate, Subject, Teller, What};
+use super::family::{self, Waited};
 use super::holding::Unrecorded;
 use super::line::{Ended, How};
 use super::stop::Wish;
@@ -20,18 +21,26 @@ use crate::clock::since_boot_ms;
 use crate::error::Error;
 use crate::git_program::LEADS_ASTRAY;
 use crate::id::RecordId;
+use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::output::span;
-use crate::protocol::decide::Intent;
+use crate::protocol::decide::{Intent, Verified};
 use crate::protocol::record::{Phase, Report};
 use crate::protocol::text::stripped;
 use crate::store::Store;
+use crate::verifier::case::{Case, Room, is_permitted};
 
 /// How a lease ended that nobody took away.
 const LAPSED: &str = "no renewal of the lease got in for two thirds of it, so the command was ended";
 
 /// Why a task goes back that nothing is wrong with.
 const STOPPED: &str = "the runner was told to stop";
+
+/// What a verifier said, and what there is to complain of.
+struct Judged {
+    verified: Verified,
+    complaint: Option<String>,
+}
 
 /// An attempt at a task.
 pub struct Attempt<'a> {
@@ -105,6 +114,10 @@ impl<'a> Attempt<'a> {
 
     fn work(&mut self, desk: &Desk) -> Ending {
         self.tell.say(What::Started { ends_ms: self.vigil.holding.renewal.ends_ms() });
+        if let Err(error) = is_permitted(&self.taken.state, &self.agent.session.config.allow_verifier) {
+            // Found out before the work, not after it.
+            return self.give_back(Fate::NotStarted, error.to_string());
+        }
         let from_body = ["sh".into(), desk.body_file.clone().into_os_string()];
         let command = if self.agent.orders.exec_body { &from_body[..] } else { &self.agent.orders.command };
         if self.agent.orders.exec_body && !desk.has_body {
@@ -188,6 +201,12 @@ impl<'a> Attempt<'a> {
             Ok(report) => report,
             Err(unrecorded) => return self.unrecorded(unrecorded, &why, ended),
         };
+        let (verified, why, is_success) = match self.verified(desk, is_success) {
+            Ok(None) => (None, why, is_success),
+            Ok(Some(Judged { verified, complaint: None })) => (Some(verified), why, true),
+            Ok(Some(Judged { verified, complaint: Some(complaint) })) => (Some(verified), complaint, false),
+            Err(ending) => return ending,
+        };
         let claim = Some(self.taken.claim);
         let limit = self.taken.state.task.max_attempts.unwrap_or(self.agent.session.config.max_attempts);
         let is_last = limit > 0 && self.taken.attempt >= u64::from(limit);
@@ -197,11 +216,21 @@ impl<'a> Attempt<'a> {
         } else {
             let fate = if is_success { Fate::Done } else { Fate::Rejected };
             let note = (!is_success).then(|| why.clone());
-            (fate, Intent::Finish { claim, done: is_success, note, verified: None })
+            (fate, Intent::Finish { claim, done: is_success, note, verified: verified.clone() })
         };
         let branch = self.agent.orders.deliver.as_deref().filter(|_| is_success);
         let delivery = branch.and_then(|branch| Some((branch, desk.own_head(&self.agent.session)?)));
-        match self.vigil.holding.record_along(&intent, delivery) {
+        let mut recorded = self.vigil.holding.record_along(&intent, delivery);
+        if let Err(Unrecorded::ChildrenOpen(open)) = recorded {
+            let close = |vigil: &mut Vigil<'_>| vigil.holding.record_along(&intent, delivery);
+            recorded = match family::wait(self.agent, &mut self.vigil, self.taken, open, close) {
+                Waited::Closed(recorded) => recorded,
+                Waited::Lost(why) => return self.ending(Fate::Lost, why, ended),
+                Waited::Stopped => return self.give_back(Fate::Released, STOPPED.to_owned()),
+                Waited::InVain(why) => return self.give_back(Fate::Failed, why),
+            };
+        }
+        match recorded {
             Ok(_) => Ending { report: Some(report), ..self.ending(fate, why, ended) },
             // The work is there, but not on top of what others delivered: that is for another attempt.
             Err(Unrecorded::Undelivered(why)) if !is_last => {
@@ -214,7 +243,39 @@ impl<'a> Attempt<'a> {
                     Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
                 }
             }
+            Err(Unrecorded::Refused(why)) => self.give_back(Fate::Failed, why),
             Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
+        }
+    }
+
+    /// Asks the task's verifier about the report, if the command succeeded and the task has one.
+    fn verified(&mut self, desk: &Desk, is_success: bool) -> Result<Option<Judged>, Ending> {
+        let session = &self.agent.session;
+        let found = Found { name: self.taken.name.clone(), state: self.vigil.holding.state().clone() };
+        let case = if is_success { Case::of(&session.ledger(), &found) } else { Ok(None) };
+        let case = match case {
+            Ok(Some(case)) => case,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(self.give_back(Fate::Failed, error.to_string())),
+        };
+        let room = Room {
+            allow: &session.config.allow_verifier,
+            timeout: self.agent.orders.verifier_timeout,
+            dir: desk.worktree.as_ref().map(|worktree| &*worktree.dir),
+            unset: if desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
+        };
+        match self.vigil.during(|stop| case.ask(&room, stop)) {
+            Err(why) => Err(self.ending(Fate::Lost, why, None)),
+            Ok(Ok(Some(verified))) => Ok(Some(Judged { verified, complaint: None })),
+            Ok(Ok(None)) => Err(self.give_back(Fate::Released, STOPPED.to_owned())),
+            Ok(Err(Error::VerifierFailed { verified, timed_out, .. })) => {
+                let how = match timed_out {
+                    true => "took too long".to_owned(),
+                    false => format!("failed with exit {}", verified.verification.exit),
+                };
+                Ok(Some(Judged { verified: *verified, complaint: Some(format!("the verifier {how}")) }))
+            }
+            Ok(Err(error)) => Err(self.give_back(Fate::Failed, error.to_string())),
         }
     }
 
@@ -245,10 +306,6 @@ impl<'a> Attempt<'a> {
     fn unrecorded(&self, unrecorded: Unrecorded, result: &str, ended: Option<&Ended>) -> Ending {
         match unrecorded {
             Unrecorded::Lost(why) => self.ending(Fate::Lost, why, ended),
-            Unrecorded::Failed(why) | Unrecorded::Unsure(why) | Unrecorded::Undelivered(why) => {
-                let why = format!("{result}, which cannot be recorded: {why}; a sweep brings the task back");
-                self.ending(Fate::Lost, why, ended)
-            }
             Unrecorded::Settled(phase) => {
                 let fate = match phase {
                     Phase::Done => Fate::Done,
@@ -256,6 +313,10 @@ impl<'a> Attempt<'a> {
                     _ => Fate::Released,
                 };
                 self.ending(fate, format!("{result}; the command settled the task itself"), ended)
+            }
+            unrecorded => {
+                let why = format!("{result}, which cannot be recorded: {unrecorded}; a sweep brings the task back");
+                self.ending(Fate::Lost, why, ended)
             }
         }
     }

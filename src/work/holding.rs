@@ -16,7 +16,7 @@ use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Mark, Phase};
-use crate::protocol::refusal::Refusal;
+use crate::protocol::refusal::{Refusal, Unmet};
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
@@ -42,6 +42,24 @@ pub enum Unrecorded {
     Unsure(String),
     /// The branch that was to move with it cannot be moved.
     Undelivered(String),
+    /// The task cannot be closed before these children are settled.
+    ChildrenOpen(Vec<Unmet>),
+    /// A rule said no, and will again.
+    Refused(String),
+}
+
+impl std::fmt::Display for Unrecorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unrecorded::Lost(why)
+            | Unrecorded::Failed(why)
+            | Unrecorded::Unsure(why)
+            | Unrecorded::Undelivered(why)
+            | Unrecorded::Refused(why) => f.write_str(why),
+            Unrecorded::Settled(phase) => write!(f, "the task is {phase}"),
+            Unrecorded::ChildrenOpen(open) => write!(f, "{} children are open", open.len()),
+        }
+    }
 }
 
 /// A branch, and the commit that it is to move to.
@@ -71,6 +89,11 @@ impl<'a> Holding<'a> {
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
         pulse.enter(taken.claim, &taken.name, taken.ttl.ms(), taken.sent_ms);
         Holding { session, stop, pulse, taken, state: taken.state.clone(), renewal, unsure_ms: None }
+    }
+
+    /// The task as it was last seen.
+    pub fn state(&self) -> &TaskState {
+        &self.state
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -153,8 +176,15 @@ impl<'a> Holding<'a> {
     /// What a failed append means for this claim.
     fn explain(&mut self, error: Error, sent_ms: u64) -> Unrecorded {
         let why = error.to_string();
-        if let Error::DeliveryRefused { .. } = error {
-            return Unrecorded::Undelivered(why);
+        match error {
+            Error::DeliveryRefused { .. } => return Unrecorded::Undelivered(why),
+            Error::Refused { refusal: Refusal::ChildrenOpen { open }, .. } => return Unrecorded::ChildrenOpen(open),
+            Error::Refused {
+                refusal:
+                    Refusal::Context(_) | Refusal::NotVerified { .. } | Refusal::SkipWithoutNote | Refusal::NoReport,
+                ..
+            } => return Unrecorded::Refused(why),
+            _ => {}
         }
         let is_refused =
             matches!(error, Error::Refused { refusal: Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }, .. });

@@ -26,6 +26,7 @@ pub mod children;
 pub mod desk;
 pub mod display;
 pub mod event;
+mod family;
 pub mod holding;
 pub mod keeper;
 pub mod line;
@@ -49,9 +50,8 @@ use signal_hook::consts::SIGCHLD;
 use crate::error::{Error, Result};
 use crate::id::AgentId;
 use crate::protocol::record::Ttl;
-use crate::session::Session;
 
-use self::agent::Agent;
+use self::agent::{Agent, Open};
 use self::event::{Event, Teller};
 use self::pulse::Pulse;
 use self::stop::{Stop, Wish};
@@ -84,6 +84,8 @@ pub struct Orders {
     pub exec_body: bool,
     /// How long a command may run.
     pub timeout: Option<Ttl>,
+    /// How long a verifier may take.
+    pub verifier_timeout: Duration,
     /// What becomes of a task whose command fails.
     pub on_failure: OnFailure,
     /// What becomes of running commands at a stop.
@@ -109,7 +111,7 @@ pub struct Orders {
 /// `Io` where signals cannot be caught; else the first error that an agent ended with.
 pub fn run(
     agents: &[AgentId],
-    open: &(dyn Fn(&AgentId) -> Result<Session> + Sync),
+    open: Open<'_>,
     orders: &Orders,
     terms: Terms,
     redraw: Option<Duration>,
@@ -128,7 +130,9 @@ pub fn run(
         for (number, agent) in agents.iter().enumerate() {
             let tell = Teller::new(agent.clone(), number, events.clone());
             let (supply, stop, pulse) = (&*supply, &stop, &pulse);
-            running.push(scope.spawn(move || Agent { session: open(agent)?, orders, supply, pulse, stop, tell }.run()));
+            running.push(
+                scope.spawn(move || Agent { session: open(agent)?, orders, supply, pulse, stop, tell, open }.run()),
+            );
         }
         drop(events);
         loop {

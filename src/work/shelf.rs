@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::event::{Teller, What};
+use crate::error::Place;
 use crate::id::{RefName, TaskId};
 use crate::protocol::state::TaskState;
 
@@ -26,6 +27,8 @@ pub(super) struct Shelf {
     /// The tasks that agents are claiming or working on. Whatever the ledger says of them, no other agent here takes
     /// them before they have come back.
     pub(super) in_hand: HashSet<TaskId>,
+    /// Those of them that wait for their children, and when it was last seen that nobody works on these.
+    pub(super) parked: HashMap<Place, Option<Instant>>,
     /// How many of them are being claimed.
     pub(super) claiming: u64,
     /// How many tasks were claimed.
@@ -50,6 +53,7 @@ impl Shelf {
             is_scouted: false,
             is_stirred: false,
             in_hand: HashSet::new(),
+            parked: HashMap::new(),
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
@@ -66,6 +70,11 @@ impl Shelf {
             self.candidates.clear();
         }
         self.candidates.pop_front()
+    }
+
+    /// Whether a task here waits for children that nobody worked on, as was seen after `since`.
+    pub(super) fn is_stuck(&self, place: &Place, since: Instant) -> bool {
+        self.parked.get(place).is_some_and(|seen| seen.is_some_and(|seen| seen > since))
     }
 
     /// Says what is wrong, once.

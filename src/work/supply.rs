@@ -5,6 +5,7 @@
 //! the compare-and-swap.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::shelf::Shelf;
 use super::stop::{Stop, Wish};
 use super::tide::Tide;
 use crate::clock::since_boot_ms;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
 use crate::ledger::Reach;
 use crate::ledger::find::Found;
@@ -22,6 +23,7 @@ use crate::ledger::resolve::prefix;
 use crate::ledger::runnable::{Blocked, Runnable, was_taken};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Label, Ttl};
+use crate::protocol::refusal::Unmet;
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
@@ -110,15 +112,23 @@ impl Supply {
         self.changed.notify_all();
     }
 
-    /// Claims the next task for an agent, and waits for one if it has to. `None` when this agent is to end.
+    /// Claims the next task for an agent, and waits for one if it has to. `None` when this agent is to end, also since it is
+    /// dismissed.
     ///
     /// # Errors
     /// What the store or the ledger says; the supply goes on.
-    pub fn next(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<Option<Taken>> {
+    pub fn next(
+        &self,
+        session: &Session,
+        stop: &Stop,
+        is_dismissed: &AtomicBool,
+        tell: &Teller,
+    ) -> Result<Option<Taken>> {
         let mut shelf = self.shelf();
         loop {
             let max = self.terms.max_tasks.unwrap_or(u64::MAX);
-            if stop.wish() > Wish::None || shelf.is_over || shelf.taken >= max {
+            let is_dismissed = || is_dismissed.load(Ordering::SeqCst);
+            if stop.wish() > Wish::None || is_dismissed() || shelf.is_over || shelf.taken >= max {
                 return Ok(None);
             }
             let all_are_being_claimed = shelf.taken + shelf.claiming >= max;
@@ -137,13 +147,25 @@ impl Supply {
                 shelf.is_scouted = true;
                 drop(shelf);
                 let scouting = Scouting(self);
-                self.scout(session, stop, tell)?;
+                self.scout(session, stop, &is_dismissed, tell)?;
                 drop(scouting);
                 shelf = self.shelf();
             } else {
                 shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+
+    /// A task that is in hand waits for its children from now on.
+    pub fn park(&self, place: Place) -> Parked<'_> {
+        self.shelf().parked.insert(place.clone(), None);
+        Parked { supply: self, place }
+    }
+
+    /// Whether a task waits for its children here.
+    pub fn is_parked(&self, task: &Unmet) -> bool {
+        let place = task.place.clone().map(|(queue, slug)| Place { queue, slug });
+        place.is_some_and(|place| self.shelf().parked.contains_key(&place))
     }
 
     /// An agent is done with its task. One that is not closed is left alone for a while: whatever the reason, it would be
@@ -221,7 +243,7 @@ impl Supply {
     }
 
     /// Reads the ledger until there are candidates, or nothing more is to come, or the runner is to stop.
-    fn scout(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<()> {
+    fn scout(&self, session: &Session, stop: &Stop, is_dismissed: &dyn Fn() -> bool, tell: &Teller) -> Result<()> {
         let mut pause = PAUSE_MIN;
         // What the last listing saw, when it began, and until when it is believed.
         let mut last: Option<(Glimpse, Instant, Instant)> = None;
@@ -233,15 +255,17 @@ impl Supply {
             if std::mem::take(&mut self.shelf().is_stirred) {
                 (last, pause) = (None, PAUSE_MIN);
             }
-            if stop.wish() > Wish::None {
+            if stop.wish() > Wish::None || is_dismissed() {
                 return Ok(());
             }
             let mut rest = Duration::ZERO;
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
-            let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
-                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
-            });
+            // While a task waits for its children, what its agent sees of them is held against a fresh listing.
+            let is_known = self.shelf().parked.is_empty()
+                && last.as_ref().is_some_and(|(seen, at, until)| {
+                    Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
+                });
             let is_current = match ledger.reach {
                 Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
                     let asked = authority.catch_up(&ledger, &prefix(Some(&self.terms.queue)));
@@ -257,7 +281,7 @@ impl Supply {
                 self.warn(&runnable, tell);
                 let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
                 last = glimpse.map(|glimpse| (glimpse, started, until));
-                if self.put_out(runnable, took, is_current, &mut said, tell) {
+                if self.put_out(runnable, started, is_current, &mut said, tell) {
                     return Ok(());
                 }
                 tide.ask_when_idle();
@@ -288,17 +312,18 @@ impl Supply {
         self.shelf().resting.values().any(|(until, _)| before < *until && *until <= Instant::now())
     }
 
-    /// Offers what a listing found. Whether the scout has nothing more to do.
+    /// Offers what a listing found that was `started` then. Whether the scout has nothing more to do.
     fn put_out(
         &self,
         runnable: Runnable,
-        took: Duration,
+        started: Instant,
         is_current: bool,
         said: &mut Vec<Blocked>,
         tell: &Teller,
     ) -> bool {
-        let more_may_come = runnable.more_may_come();
+        let took = started.elapsed();
         let mut shelf = self.shelf();
+        let more_may_come = runnable.more_may_come(|place| shelf.is_stuck(place, started));
         let now = Instant::now();
         let found = runnable.tasks.len();
         let is_free = |state: &TaskState| {
@@ -313,10 +338,15 @@ impl Supply {
             return true;
         }
         // What came back while the ledger was read may be missing in the listing.
-        let is_last_word = is_current && shelf.in_hand.is_empty() && !shelf.is_stirred;
+        // A task that waits for children that nobody works on keeps nobody waiting.
+        let all_wait = shelf.in_hand.len() == shelf.parked.len()
+            && shelf.parked.keys().all(|place| shelf.is_stuck(place, started));
+        let is_last_word = is_current && all_wait && !shelf.is_stirred;
         if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
             drop(shelf);
+            // Whoever waits for children gives up on them.
+            self.changed.notify_all();
             if !runnable.blocked.is_empty() {
                 tell.say(What::LeftBlocked(runnable.blocked));
             }
@@ -329,6 +359,26 @@ impl Supply {
             *said = runnable.blocked;
         }
         false
+    }
+}
+
+/// A task that waits for its children, until this is dropped.
+pub struct Parked<'a> {
+    supply: &'a Supply,
+    place: Place,
+}
+
+impl Parked<'_> {
+    /// Notes that nobody works on the children now, or that somebody does.
+    pub fn is_in_vain(&self, is_in_vain: bool) {
+        let seen = is_in_vain.then(Instant::now);
+        self.supply.shelf().parked.insert(self.place.clone(), seen);
+    }
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        self.supply.shelf().parked.remove(&self.place);
     }
 }
 

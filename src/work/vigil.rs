@@ -129,9 +129,9 @@ impl<'a> Vigil<'a> {
             Ok(()) => None,
             Err(Unrecorded::Lost(why)) => Some(why),
             Err(Unrecorded::Settled(phase)) => Some(format!("the task is {phase}", phase = phase.as_str())),
-            Err(Unrecorded::Failed(why) | Unrecorded::Unsure(why) | Unrecorded::Undelivered(why)) => {
+            Err(unrecorded) => {
                 self.holding.try_again_soon();
-                (since_boot_ms() >= self.holding.renewal.lapses_ms()).then_some(why)
+                (since_boot_ms() >= self.holding.renewal.lapses_ms()).then(|| unrecorded.to_string())
             }
         }
     }
@@ -206,7 +206,7 @@ impl<'a> Vigil<'a> {
                 running.renew(&self.holding.renewal);
                 return (phase == Phase::New).then_some(Cut::GivenBack);
             }
-            Err(Unrecorded::Failed(_) | Unrecorded::Unsure(_) | Unrecorded::Undelivered(_)) => {
+            Err(_) => {
                 self.holding.try_again_soon();
                 return None;
             }
