@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::command::{
     bulk_plan, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list, log,
     lost, man, next, owned, plan, poll, pull, queues, reclaim, release, repair, report, show, status, sweep, sync,
-    verify, work, work_child,
+    verify, wait, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -224,6 +224,8 @@ pub enum Command {
     Queues(Late<queues::Args>),
     /// List the open claims of an agent
     Owned(Late<owned::Args>),
+    /// Wait until a task is done, or in a status
+    Wait(Late<wait::Args>),
     /// Sweep and maintain the ledger again and again
     Poll(Late<poll::Args>),
     /// Run a command for task after task, each with its claim kept alive
@@ -285,6 +287,7 @@ impl Command {
             Command::Status(args) => args.run(&global.session()?).map(done),
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
+            Command::Wait(args) => args.run(&global.session()?).map(done),
             Command::Verify(args) => args.run(&global.session()?),
             Command::Init(args) => args.run(&global.session()?).map(done),
             Command::Doctor(args) => {

@@ -32,6 +32,7 @@ pub mod status;
 pub mod sweep;
 pub mod sync;
 pub mod verify;
+pub mod wait;
 pub mod work;
 pub mod work_child;
 
@@ -46,9 +47,11 @@ use crate::id::{Queue, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
+use crate::ledger::graph::Graph;
 use crate::ledger::resolve::{Damage, Scan, place};
 use crate::output::{Output, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::record::Phase;
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::{Session, env};
@@ -266,6 +269,18 @@ fn list_row(out: &Output, state: &TaskState, moment: &Moment, width: usize) -> S
 /// The width of the widest place among some tasks.
 fn place_width<'a>(states: impl Iterator<Item = &'a TaskState>) -> usize {
     states.map(|state| place(state).to_string().len()).max().unwrap_or(0)
+}
+
+/// The dependencies that a task by itself waits for, as people name them; none unless it is new. One that cannot be read
+/// is one that is waited for.
+fn blocked_by(ledger: &Ledger<'_>, state: &TaskState) -> Result<Vec<String>> {
+    if state.phase() != Some(Phase::New) {
+        return Ok(Vec::new());
+    }
+    let mut graph = Graph::new(ledger, &[]);
+    let unmet = graph.unmet(&state.task.depends_on);
+    graph.finish()?;
+    Ok(blockers(&unmet))
 }
 
 /// The dependencies that a task waits for, as people name them.

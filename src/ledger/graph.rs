@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 /// How many times a superseded task is followed to its successor before the chain of successors is called
 /// damaged: nobody replans one task so often.
-const SUCCESSORS_MAX: usize = 64;
+pub const SUCCESSORS_MAX: usize = 64;
 
 /// What a task's dependencies looked like when they were read.
 #[derive(Debug, Default)]
@@ -70,7 +70,8 @@ impl Ledger<'_> {
     }
 }
 
-fn superseded_by(state: &TaskState) -> Option<TaskId> {
+/// The task that superseded this one, if one did.
+pub fn superseded_by(state: &TaskState) -> Option<TaskId> {
     state.status.as_ref()?.status.superseded_by
 }
 

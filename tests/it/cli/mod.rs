@@ -41,6 +41,7 @@ mod shapes;
 mod state_files;
 mod sweep;
 mod texts;
+mod wait;
 mod work;
 mod work_leases;
 mod work_places;
