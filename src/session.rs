@@ -30,6 +30,21 @@ pub struct Caller {
     pub is_offline: bool,
 }
 
+/// How it is known who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// `--agent`.
+    Option,
+    /// `$PM_AGENT_ID`.
+    Variable,
+    /// The context id.
+    Context,
+    /// `pm.agent`.
+    Configuration,
+    /// The host and the process that called pm: another one in the next pipe or subshell.
+    Process,
+}
+
 /// A command's view of the world.
 pub struct Session {
     /// The repository.
@@ -40,6 +55,10 @@ pub struct Session {
     pub clock: SystemClock,
     /// Who asks.
     pub agent: AgentId,
+    /// How that is known.
+    pub naming: Naming,
+    /// The context id of who asks.
+    pub context: Option<String>,
     /// Where to say it.
     pub out: Output,
     identity: Identity,
@@ -91,7 +110,8 @@ impl Session {
         }
         let config = Config::read(&store)?;
         store.set_durability(config.durability);
-        let agent = agent(caller, &config)?;
+        let context = context(caller)?;
+        let (agent, naming) = agent(caller, context.as_deref(), &config)?;
         let fallback = || format!("pm@{}", hostname());
         let (name, email) = store.committer().unwrap_or_else(|| ("pm".to_owned(), fallback()));
         let identity = Identity {
@@ -106,6 +126,8 @@ impl Session {
             config,
             clock: SystemClock::new(),
             agent,
+            naming,
+            context,
             out,
             identity,
             fsync_seen_to,
@@ -270,26 +292,33 @@ pub fn couriers(store: &GitStore) -> Couriers {
 
 /// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host
 /// and the process that called pm: so that the heartbeat of the same shell still owns the claim.
-fn agent(caller: &Caller, config: &Config) -> Result<AgentId> {
+fn agent(caller: &Caller, context: Option<&str>, config: &Config) -> Result<(AgentId, Naming)> {
     if let Some(agent) = &caller.agent {
-        return Ok(agent.clone());
+        return Ok((agent.clone(), Naming::Option));
     }
     if let Some(agent) = env("PM_AGENT_ID")? {
-        return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
+        let agent = agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")))?;
+        return Ok((agent, Naming::Variable));
     }
-    let context = match caller.context.clone().filter(|context| !context.is_empty()) {
-        Some(context) => Some(context),
-        None => env("PM_CONTEXT_ID")?,
-    };
     if let Some(context) = context {
         let first: String = context.chars().take(12).collect();
-        return format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")));
+        let agent =
+            format!("worker-{first}").parse().map_err(|error| Error::Usage(format!("the context id: {error}")))?;
+        return Ok((agent, Naming::Context));
     }
     if let Some(agent) = &config.agent {
-        return Ok(agent.clone());
+        return Ok((agent.clone(), Naming::Configuration));
     }
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    Ok(format!("{}-{parent}", hostname()).parse()?)
+    Ok((format!("{}-{parent}", hostname()).parse()?, Naming::Process))
+}
+
+/// The context of who asks: `--context-id`, else `$PM_CONTEXT_ID`. An empty one counts as none.
+fn context(caller: &Caller) -> Result<Option<String>> {
+    match caller.context.clone().filter(|context| !context.is_empty()) {
+        Some(context) => Ok(Some(context)),
+        None => env("PM_CONTEXT_ID"),
+    }
 }
 
 /// An environment variable; one that is empty counts as unset.

@@ -21,6 +21,7 @@ pub mod next;
 pub mod owned;
 pub mod plan;
 pub mod poll;
+pub mod prime;
 pub mod pull;
 pub mod queues;
 pub mod reclaim;

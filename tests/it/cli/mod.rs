@@ -35,6 +35,7 @@ mod output;
 mod plans;
 mod poller;
 mod poller_files;
+mod prime;
 mod readonly;
 mod repositories;
 mod shapes;
