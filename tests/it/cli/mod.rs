@@ -39,6 +39,7 @@ mod prime;
 mod readonly;
 mod repositories;
 mod shapes;
+mod skills;
 mod state_files;
 mod sweep;
 mod texts;
