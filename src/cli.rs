@@ -8,8 +8,8 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::{
     bulk_plan, cancel, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list,
-    log, lost, man, next, owned, plan, poll, pull, queues, reclaim, release, repair, replan, report, show, status,
-    sweep, sync, verify, work, work_child,
+    log, lost, man, next, owned, plan, poll, prime, pull, queues, reclaim, release, repair, replan, report, show,
+    status, sweep, sync, verify, wait, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -228,6 +228,8 @@ pub enum Command {
     Queues(Late<queues::Args>),
     /// List the open claims of an agent
     Owned(Late<owned::Args>),
+    /// Wait until a task is done, or in a status
+    Wait(Late<wait::Args>),
     /// Sweep and maintain the ledger again and again
     Poll(Late<poll::Args>),
     /// Run a command for task after task, each with its claim kept alive
@@ -243,6 +245,8 @@ pub enum Command {
     Doctor(Late<doctor::Args>),
     /// Check every chain against every rule
     Verify(Late<verify::Args>),
+    /// Print what an agent must know to use pm here
+    Prime(Late<prime::Args>),
     /// Print a fresh context id
     ContextId(Late<context_id::Args>),
     /// Take the tour: a real plan, a fleet, a killed worker, its recovery
@@ -291,6 +295,8 @@ impl Command {
             Command::Status(args) => args.run(&global.session()?).map(done),
             Command::Queues(args) => args.run(&global.session()?).map(done),
             Command::Owned(args) => args.run(&global.session()?),
+            Command::Prime(args) => args.run(&global.session()?).map(done),
+            Command::Wait(args) => args.run(&global.session()?).map(done),
             Command::Verify(args) => args.run(&global.session()?),
             Command::Init(args) => args.run(&global.session()?).map(done),
             Command::Doctor(args) => {

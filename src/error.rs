@@ -1,9 +1,12 @@
 //! Why a command could not do what was asked: data for callers, wording for people, one exit code each.
 
+mod wait;
+
 use std::io::ErrorKind;
 
 use serde_json::{Map, Value, json};
 
+pub use self::wait::{Known, WaitError};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
 use crate::poll::PollError;
@@ -189,6 +192,9 @@ pub enum Error {
     /// The verifier of a task was not asked to the end. Nothing was recorded.
     #[error("{0}: {1}")]
     Verifier(Place, VerifierError),
+    /// A wait ended without what was waited for.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -252,6 +258,7 @@ impl Error {
             Error::Unreachable { .. } => ExitCode::Unreachable,
             Error::AnswerLost { .. } => ExitCode::AnswerLost,
             Error::DeliveryRefused { .. } => ExitCode::DeliveryRefused,
+            Error::Wait(error) => error.exit_code(),
             Error::Poll(PollError::Unlockable { source, .. })
                 if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
             {
@@ -354,6 +361,7 @@ impl Error {
                 map.insert("slug".to_owned(), json!(place.slug));
                 map.insert("branch".to_owned(), json!(branch));
             }
+            Error::Wait(error) => error.facts(&mut map),
             Error::Store(StoreError::BrokenRef { name, found }) => {
                 map.insert("ref".to_owned(), json!(name));
                 map.insert("found".to_owned(), json!(found));

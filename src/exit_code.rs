@@ -112,6 +112,36 @@ impl ExitCode {
         }
     }
 
+    /// What the caller should do, in a few words.
+    pub fn advice(self) -> &'static str {
+        match self {
+            ExitCode::Done => "go on",
+            ExitCode::Failure => "look; what was recorded stands",
+            ExitCode::Usage => "fix the call; nothing was changed",
+            ExitCode::NotRunning => "start the poller",
+            ExitCode::SlugTaken => "choose another slug",
+            ExitCode::ParentWithoutStatus => "look at the parent",
+            ExitCode::WrongPhase => "drop the task",
+            ExitCode::NoReport => "report first",
+            ExitCode::RaceLost => "pause, take another task",
+            ExitCode::VerifierFailed => "fix the work, report again",
+            ExitCode::ContextMismatch => "leave it to its context",
+            ExitCode::InvalidGraph => "fix the plan, or wait",
+            ExitCode::LeaseLost => "stop working on the task",
+            ExitCode::SkipWithoutNote => "give the reason",
+            ExitCode::ChildrenOpen => "finish the children first",
+            ExitCode::ParentNotClaimed => "claim the parent first",
+            ExitCode::NoStatus => "pm verify",
+            ExitCode::UnknownTask => "check the id",
+            ExitCode::UnusableRepository => "do as the message says",
+            ExitCode::Damaged => "pm verify, or a newer pm",
+            ExitCode::Unreachable => "try again later",
+            ExitCode::LockTimeout => "try again",
+            ExitCode::AnswerLost => "run the same command again",
+            ExitCode::DeliveryRefused => "rebase, deliver again",
+        }
+    }
+
     /// The number.
     pub fn number(self) -> u8 {
         self.row().0

@@ -31,6 +31,21 @@ pub struct Caller {
     pub is_offline: bool,
 }
 
+/// How it is known who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// `--agent`.
+    Option,
+    /// `$PM_AGENT_ID`.
+    Variable,
+    /// The context id.
+    Context,
+    /// `pm.agent`.
+    Configuration,
+    /// The host and the process that called pm: another one in the next pipe or subshell.
+    Process,
+}
+
 /// A command's view of the world.
 pub struct Session {
     /// The repository.
@@ -41,6 +56,8 @@ pub struct Session {
     pub clock: SystemClock,
     /// Who asks.
     pub agent: AgentId,
+    /// How that is known.
+    pub naming: Naming,
     /// In which context, if in one: what a sticky task is bound to.
     pub context: Option<ContextId>,
     /// Where the caller works, without symbolic links: which tasks with a work directory are for it.
@@ -97,7 +114,7 @@ impl Session {
         let config = Config::read(&store)?;
         store.set_durability(config.durability);
         let context = context(caller)?;
-        let agent = agent(caller, context.as_ref(), &config)?;
+        let (agent, naming) = agent(caller, context.as_ref(), &config)?;
         let fallback = || format!("pm@{}", hostname());
         let (name, email) = store.committer().unwrap_or_else(|| ("pm".to_owned(), fallback()));
         let identity = Identity {
@@ -112,6 +129,7 @@ impl Session {
             config,
             clock: SystemClock::new(),
             agent,
+            naming,
             context,
             dir: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
             out,
@@ -289,22 +307,23 @@ fn context(caller: &Caller) -> Result<Option<ContextId>> {
 
 /// Who is asking (commands.md): `--agent`, else `$PM_AGENT_ID`, else the context, else `pm.agent`, else the host
 /// and the process that called pm: so that the heartbeat of the same shell still owns the claim.
-fn agent(caller: &Caller, context: Option<&ContextId>, config: &Config) -> Result<AgentId> {
+fn agent(caller: &Caller, context: Option<&ContextId>, config: &Config) -> Result<(AgentId, Naming)> {
     if let Some(agent) = &caller.agent {
-        return Ok(agent.clone());
+        return Ok((agent.clone(), Naming::Option));
     }
     if let Some(agent) = env("PM_AGENT_ID")? {
-        return agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")));
+        let agent = agent.parse().map_err(|error| Error::Usage(format!("$PM_AGENT_ID: {error}")))?;
+        return Ok((agent, Naming::Variable));
     }
     if let Some(context) = context {
         let first: String = context.as_str().chars().take(12).collect();
-        return Ok(format!("worker-{first}").parse()?);
+        return Ok((format!("worker-{first}").parse()?, Naming::Context));
     }
     if let Some(agent) = &config.agent {
-        return Ok(agent.clone());
+        return Ok((agent.clone(), Naming::Configuration));
     }
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    Ok(format!("{}-{parent}", hostname()).parse()?)
+    Ok((format!("{}-{parent}", hostname()).parse()?, Naming::Process))
 }
 
 /// An environment variable; one that is empty counts as unset.

@@ -22,6 +22,7 @@ pub mod next;
 pub mod owned;
 pub mod plan;
 pub mod poll;
+pub mod prime;
 pub mod pull;
 pub mod queues;
 pub mod reclaim;
@@ -34,6 +35,7 @@ pub mod status;
 pub mod sweep;
 pub mod sync;
 pub mod verify;
+pub mod wait;
 pub mod work;
 pub mod work_child;
 
@@ -48,10 +50,12 @@ use crate::id::{Queue, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
+use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::{Damage, Scan, place};
 use crate::output::{Output, span};
 use crate::protocol::decide::Others;
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
+use crate::protocol::record::Phase;
 use crate::protocol::refusal::Unmet;
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
@@ -270,6 +274,17 @@ fn list_row(out: &Output, state: &TaskState, moment: &Moment, width: usize) -> S
 /// The width of the widest place among some tasks.
 fn place_width<'a>(states: impl Iterator<Item = &'a TaskState>) -> usize {
     states.map(|state| place(state).to_string().len()).max().unwrap_or(0)
+}
+
+/// What a task by itself waits for, as people name it; nothing unless it is new. What cannot be read is waited for.
+fn blocked_by(ledger: &Ledger<'_>, state: &TaskState) -> Result<Vec<String>> {
+    if state.phase() != Some(Phase::New) {
+        return Ok(Vec::new());
+    }
+    let mut neighbours = Neighbours::new(ledger, &[]);
+    let others = neighbours.before_a_claim(state);
+    neighbours.finish()?;
+    Ok(blockers(&others))
 }
 
 /// What a new task waits for, as people name it.

@@ -2,16 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{TaskArgs, Watch, blockers};
+use super::{TaskArgs, Watch, blocked_by};
 use crate::error::Result;
 use crate::id::RecordId;
 use crate::ledger::Ledger;
 use crate::ledger::find::Found;
-use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::place;
 use crate::output::span;
 use crate::protocol::codec::subject;
-use crate::protocol::record::{Content, Phase, Record, Report};
+use crate::protocol::record::{Content, Record, Report};
 use crate::protocol::view::{self, Moment};
 use crate::session::Session;
 
@@ -42,16 +41,7 @@ impl Args {
         let found = self.task.find(session, &ledger)?;
         let life = read(session, &ledger, &found)?;
         let state = &found.state;
-        let blocked_by = match state.phase() {
-            Some(Phase::New) => {
-                // A dependency that cannot be read is one that is waited for; this task is shown all the same.
-                let mut neighbours = Neighbours::new(&ledger, &[]);
-                let others = neighbours.before_a_claim(state);
-                neighbours.finish()?;
-                blockers(&others)
-            }
-            _ => Vec::new(),
-        };
+        let blocked_by = blocked_by(&ledger, state)?;
         let moment = Watch::new(session).moment(&found.name, state, blocked_by);
         session.out.result(|| to_json(&found, &life, &moment), || to_text(session, &found, &life, &moment));
         Ok(())

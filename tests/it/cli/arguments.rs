@@ -16,8 +16,7 @@ const LATER_OPTIONS: &[&str] = &[
     "--no-cascade",
 ];
 
-const LATER_COMMANDS: &[&str] =
-    &["replan", "cancel", "gc", "archive", "wait", "graph", "dashboard", "prime", "help", "nex"];
+const LATER_COMMANDS: &[&str] = &["replan", "cancel", "gc", "archive", "graph", "dashboard", "help", "nex"];
 
 #[test]
 fn options_of_later_issues_are_refused_by_every_subcommand() {

@@ -48,12 +48,14 @@ fn exit_0_means_done_also_when_there_was_nothing_to_do() {
 }
 
 #[test]
-fn exit_1_means_an_unexpected_failure_or_open_claims_under_strict() {
+fn exit_1_means_an_unexpected_failure_or_open_claims_under_strict_or_that_the_time_is_over() {
     let repo = Repo::new();
     let task = repo.plan("a");
     repo.claim(&task);
     std::fs::write(repo.path().join("file"), "").expect("written");
-    check(ExitCode::Failure, &repo, place(&repo), &[(AGENT, &["owned", "--strict"]), (AGENT, &["man", "file/below"])]);
+    let commands: [&[&str]; 3] =
+        [&["owned", "--strict"], &["man", "file/below"], &["wait", "--task", "a", "--timeout", "1ms"]];
+    check(ExitCode::Failure, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn exit_6_means_that_the_task_is_in_the_wrong_phase() {
     }
     repo.claim("working");
     repo.work_off("done");
-    let commands: [(&str, &[&str]); 7] = [
+    let commands: [(&str, &[&str]); 8] = [
         (AGENT, &["executing", "--task", "working"]),
         ("w2", &["executing", "--task", "working"]),
         (AGENT, &["executing", "--task", "done"]),
@@ -107,6 +109,7 @@ fn exit_6_means_that_the_task_is_in_the_wrong_phase() {
         (AGENT, &["report", "--task", "done", "--title", "Late"]),
         (AGENT, &["release", "--task", "new"]),
         (AGENT, &["reclaim", "--task", "new"]),
+        (AGENT, &["wait", "--task", "done", "--status", "working"]),
     ];
     check(ExitCode::WrongPhase, &repo, place(&repo), &commands);
 }

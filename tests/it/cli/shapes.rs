@@ -207,6 +207,18 @@ fn owned_prints_the_claims_of_one_agent() {
 }
 
 #[test]
+fn wait_prints_the_task_as_list_does() {
+    let repo = Repo::new();
+    repo.plan_with("a", &["--label", "l"]);
+    repo.claim("a");
+    let outcomes = vec![
+        repo.pm(&["wait", "--json", "--task", "a", "--status", "working"]),
+        repo.pm(&["wait", "--task", "a", "--status", "working", "--status", "done"]),
+    ];
+    check(&repo, "wait", outcomes);
+}
+
+#[test]
 fn sweep_and_reclaim_print_what_they_took_and_what_they_only_watch() {
     let repo = Repo::new();
     for slug in ["old", "limited", "alive", "closed"] {
