@@ -1,22 +1,19 @@
 //! Why a command could not do what was asked: data for callers, wording for people, one exit code each.
 
+mod facts;
 mod wait;
 
 use std::io::ErrorKind;
-
-use serde_json::{Map, Value, json};
 
 pub use self::wait::{Known, WaitError};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
 use crate::poll::PollError;
 use crate::protocol::decide::Verified;
-use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
-use crate::protocol::sticky::{Bound, Misfit};
+use crate::protocol::refusal::Refusal;
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
 use crate::verifier::VerifierError;
-use crate::verifier::allow::line_to_add;
 
 /// The result of everything above the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -278,117 +275,6 @@ impl Error {
             },
         }
     }
-
-    /// The JSON object that `--json` prints on stderr.
-    pub fn to_json(&self) -> Value {
-        let code = self.exit_code();
-        let mut map = Map::new();
-        map.insert("code".to_owned(), json!(code.name()));
-        map.insert("exit".to_owned(), json!(code.number()));
-        map.insert("message".to_owned(), json!(self.to_string()));
-        match self {
-            Error::Refused { task, place, refusal } => {
-                map.insert("task".to_owned(), json!(task));
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                refusal_facts(refusal, &mut map);
-            }
-            Error::UnknownTask { candidates, .. } => {
-                map.insert("candidates".to_owned(), json!(candidates));
-            }
-            Error::SlugTaken { place, task, .. } => {
-                map.insert("task".to_owned(), json!(task));
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-            }
-            Error::BadInput { faults, .. } => {
-                map.insert("faults".to_owned(), json!(faults));
-            }
-            Error::SlugsTaken { differences } => {
-                map.insert("differences".to_owned(), json!(differences));
-            }
-            Error::Damaged { name, commit, found } => {
-                map.insert("ref".to_owned(), json!(name));
-                map.insert("commit".to_owned(), json!(commit));
-                map.insert("found".to_owned(), json!(found));
-            }
-            Error::Unreachable { remote, why } => {
-                map.insert("remote".to_owned(), json!(remote));
-                map.insert("why".to_owned(), json!(why));
-            }
-            Error::AnswerLost { place, record, remote, .. } => {
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                map.insert("record".to_owned(), json!(record));
-                map.insert("remote".to_owned(), json!(remote));
-                map.insert("recorded".to_owned(), json!("unknown"));
-            }
-            Error::Busy { name, .. } => {
-                map.insert("ref".to_owned(), json!(name));
-            }
-            Error::TipMoved { name, tip } => {
-                map.insert("ref".to_owned(), json!(name));
-                map.insert("tip".to_owned(), json!(tip));
-            }
-            Error::Distrusted { name, remote, found } => {
-                map.insert("ref".to_owned(), json!(name));
-                map.insert("remote".to_owned(), json!(remote));
-                map.insert("found".to_owned(), json!(found));
-            }
-            Error::VerifierFailed { place, verified, timed_out } => {
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                map.insert("report".to_owned(), json!(verified.report));
-                map.insert("verifier".to_owned(), json!(verified.verification.verifier));
-                map.insert("verifier_exit".to_owned(), json!(verified.verification.exit));
-                map.insert("verifier_summary".to_owned(), json!(verified.verification.summary));
-                map.insert("timed_out".to_owned(), json!(timed_out));
-            }
-            Error::Verifier(place, error) => {
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                if let VerifierError::NotAllowed(not) = error {
-                    map.insert("verifier".to_owned(), json!(not.verifier));
-                    map.insert("remedy".to_owned(), json!(line_to_add(&not.verifier)));
-                }
-            }
-            Error::ParentWithoutStatus { place } => {
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-            }
-            Error::DeliveryRefused { place, branch, .. } => {
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                map.insert("branch".to_owned(), json!(branch));
-            }
-            Error::Wait(error) => error.facts(&mut map),
-            Error::Store(StoreError::BrokenRef { name, found }) => {
-                map.insert("ref".to_owned(), json!(name));
-                map.insert("found".to_owned(), json!(found));
-            }
-            Error::Store(StoreError::Locked { path, waited_ms }) => {
-                map.insert("path".to_owned(), json!(path.display().to_string()));
-                map.insert("waited_ms".to_owned(), json!(waited_ms));
-            }
-            Error::Store(StoreError::RecordedUnknown { name, .. }) => {
-                map.insert("recorded".to_owned(), json!("unknown"));
-                map.insert("ref".to_owned(), json!(name));
-            }
-            Error::Poll(PollError::Held { path, pid }) => {
-                map.insert("path".to_owned(), json!(path.display().to_string()));
-                map.extend(pid.map(|pid| ("pid".to_owned(), json!(pid))));
-            }
-            Error::Usage(_)
-            | Error::Poll(_)
-            | Error::BatchRaced { .. }
-            | Error::InvalidGraph(_)
-            | Error::NotStarted { .. }
-            | Error::Tour(_)
-            | Error::Store(_)
-            | Error::Io { .. } => {}
-        }
-        json!({ "error": map })
-    }
 }
 
 /// How the process ends after a refusal.
@@ -407,62 +293,4 @@ pub fn refusal_code(refusal: &Refusal) -> ExitCode {
         Refusal::NotVerified { .. } => ExitCode::VerifierFailed,
         Refusal::SkipWithoutNote => ExitCode::SkipWithoutNote,
     }
-}
-
-fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
-    let mut put_held = |held: &HeldBy| {
-        map.insert("holder".to_owned(), json!(held.holder));
-        map.insert("claim".to_owned(), json!(held.claim));
-        map.insert("yours".to_owned(), json!(held.yours));
-    };
-    match refusal {
-        Refusal::WrongPhase { phase, held, .. } => {
-            held.iter().for_each(&mut put_held);
-            map.insert("status".to_owned(), json!(phase.as_str()));
-        }
-        Refusal::LeaseLost { held, .. } => put_held(held),
-        Refusal::LeaseLapsed { claim, lapse } => {
-            map.insert("claim".to_owned(), json!(claim));
-            match lapse {
-                Lapse::NotHeld(phase) => map.insert("status".to_owned(), json!(phase.as_str())),
-                Lapse::TooShort { left_ms, .. } => map.insert("lease_left_ms".to_owned(), json!(left_ms)),
-                Lapse::AnotherClock => None,
-            };
-        }
-        Refusal::RaceLost { held } => held.iter().for_each(put_held),
-        Refusal::DependenciesOpen { open } => {
-            map.insert("blocked_by".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
-        }
-        Refusal::ParentNotClaimed { parent: other } | Refusal::NotReplacedYet { original: other } => {
-            map.insert("blocked_by".to_owned(), json!([told(other)]));
-        }
-        Refusal::ChildrenOpen { open } => {
-            map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
-        }
-        Refusal::Context(misfit) => {
-            let bound =
-                |bound: &Bound| json!({"queue": bound.place.0, "slug": bound.place.1, "context_id": bound.context});
-            let bound: Vec<_> = match misfit {
-                Misfit::Missing { wanted } => wanted.iter().map(bound).collect(),
-                Misfit::Other { wanted, .. } => vec![bound(wanted)],
-                Misfit::Split { first, second } => vec![bound(first), bound(second)],
-            };
-            map.insert("bound".to_owned(), json!(bound));
-        }
-        Refusal::NotVerified { verifier } => {
-            map.insert("verifier".to_owned(), json!(verifier));
-        }
-        Refusal::NoStatus | Refusal::Contradiction { .. } | Refusal::NoReport | Refusal::SkipWithoutNote => {}
-    }
-}
-
-/// Another task, as a refusal tells of it.
-fn told(unmet: &Unmet) -> Value {
-    let place = unmet.place.as_ref();
-    json!({
-        "task": unmet.task,
-        "queue": place.map(|(queue, _)| queue),
-        "slug": place.map(|(_, slug)| slug),
-        "status": unmet.phase.map(|phase| phase.as_str()),
-    })
 }
