@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
 use crate::ledger::batch::{LineFault, Named, Planned, repeated_slugs};
-use crate::ledger::create::check_parent;
 use crate::protocol::record::{Label, Priority};
 use crate::protocol::state::TaskState;
 use crate::protocol::text;
@@ -426,7 +425,7 @@ fn parent(
         Ok((named, Some(state))) => {
             let name = RefName::of_task(places.queue, &planned.slug);
             let is_there = places.ledger.state(&name)?.is_some();
-            match check_parent(places.queue, &planned.slug, &state, is_there) {
+            match places.ledger.check_parent(places.queue, &planned.slug, &state, is_there) {
                 Err(error @ Error::InvalidGraph(_)) => fault(error.to_string()),
                 checked => checked?,
             }

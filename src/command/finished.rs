@@ -174,6 +174,8 @@ fn while_alive<T: Send>(
     };
     let third = Duration::from_millis(lease_ms(session, &found.state) / 3);
     let mut lost = None;
+    // As it was last seen: a heartbeat that is decided on older news loses to the one before it, and renews nothing.
+    let mut latest = found.clone();
     let done = std::thread::scope(|scope| {
         let (ended, has_ended) = mpsc::channel::<()>();
         let stop = || is_over.load(Ordering::SeqCst);
@@ -186,14 +188,14 @@ fn while_alive<T: Send>(
         while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let beat = Intent::Heartbeat { claim: named, progress: Some("verifying".to_owned()) };
             pause = third;
-            match ledger.append(found.clone(), beat) {
+            match ledger.append(latest.clone(), beat) {
                 Err(error @ Error::Refused { refusal: Refusal::LeaseLost { .. } | Refusal::WrongPhase { .. }, .. }) => {
                     is_over.store(true, Ordering::SeqCst);
                     lost = Some(error);
                 }
                 // What else is in the way may pass.
                 Err(_) => pause = (third / 10).max(Duration::from_millis(50)),
-                Ok(_) => {}
+                Ok(appended) => latest.state = appended.state,
             }
         }
         working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -127,25 +127,36 @@ impl Args {
     }
 
     fn dependencies(&self, ledger: &Ledger<'_>, queue: &Queue, slug: &Slug) -> Result<Vec<TaskId>> {
-        let mut ids = Vec::new();
+        let (mut ids, mut faults) = (Vec::new(), Vec::new());
         for asked in &self.depends_on {
-            if is_named(asked, queue, slug) {
-                return Err(Error::InvalidGraph(format!("{queue}/{slug} cannot depend on itself")));
+            match dependency(ledger, asked, queue, slug) {
+                Ok(id) if ids.contains(&id) => {}
+                Ok(id) => ids.push(id),
+                Err(Error::InvalidGraph(found)) => faults.push(found),
+                Err(error) => return Err(error),
             }
-            let found = ledger.find(asked, queue).map_err(|error| match error {
-                // Several candidates: the call is ambiguous. None: the graph would have a hole.
-                Error::UnknownTask { asked, because, candidates } if candidates.is_empty() => {
-                    Error::InvalidGraph(format!("a task cannot depend on '{asked}': {because}"))
-                }
-                other => other,
-            })?;
-            ledger.check_dependency(&found.state)?;
-            if !ids.contains(&found.state.id) {
-                ids.push(found.state.id);
-            }
+        }
+        if !faults.is_empty() {
+            return Err(Error::InvalidGraph(faults.join("; ")));
         }
         Ok(ids)
     }
+}
+
+/// One dependency of the task that is being planned.
+fn dependency(ledger: &Ledger<'_>, asked: &str, queue: &Queue, slug: &Slug) -> Result<TaskId> {
+    if is_named(asked, queue, slug) {
+        return Err(Error::InvalidGraph(format!("{queue}/{slug} cannot depend on itself")));
+    }
+    let found = ledger.find(asked, queue).map_err(|error| match error {
+        // Several candidates: the call is ambiguous. None: the graph would have a hole.
+        Error::UnknownTask { asked, because, candidates } if candidates.is_empty() => {
+            Error::InvalidGraph(format!("a task cannot depend on '{asked}': {because}"))
+        }
+        other => other,
+    })?;
+    ledger.check_dependency(&found.state)?;
+    Ok(found.state.id)
 }
 
 /// Whether a task is asked for by the name of the one that is being planned.

@@ -87,9 +87,10 @@ impl Counts {
     fn of(scan: &Scan, queue: &Queue, neighbours: &mut Neighbours<'_>) -> Counts {
         let mut counts = Counts { runnable: 0, blocked: 0, phases: Phase::ALL.map(|phase| (phase, 0)).into() };
         for (_, state) in scan.tasks.iter().filter(|(_, state)| state.task.queue == *queue) {
-            if state.phase() == Some(Phase::New) {
-                let waits = neighbours.before_a_claim(state).hindrances().next().is_some();
-                if waits { counts.blocked += 1 } else { counts.runnable += 1 }
+            match neighbours.is_blocked(state) {
+                Some(true) => counts.blocked += 1,
+                Some(false) => counts.runnable += 1,
+                None => {}
             }
             if let Some(phase) = state.phase() {
                 *counts.phases.entry(phase).or_default() += 1;

@@ -70,10 +70,10 @@ impl Args {
         let mut neighbours = Neighbours::new(&ledger, &scan.tasks);
         let (mut stale, mut runnable, mut blocked) = (0, 0, 0);
         for (name, state) in &scan.tasks {
-            if state.phase() == Some(Phase::New) {
-                // By somebody: whose context and directory fit is another question.
-                let waits = neighbours.before_a_claim(state).hindrances().next().is_some();
-                if waits { blocked += 1 } else { runnable += 1 }
+            match neighbours.is_blocked(state) {
+                Some(true) => blocked += 1,
+                Some(false) => runnable += 1,
+                None => {}
             }
             stale += usize::from(watch.judge(name, state).1 == Some(Verdict::Stale));
         }

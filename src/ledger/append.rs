@@ -200,9 +200,9 @@ impl Ledger<'_> {
         branch: Option<&Along<'_>>,
     ) -> Result<Swap> {
         let mut shards = vec![(name.shard(), Mode::Exclusive)];
-        for (other, _) in &relied_on.read {
-            if shards.iter().all(|(shard, _)| *shard != other.shard()) {
-                shards.push((other.shard(), Mode::Shared));
+        for other in &relied_on.read {
+            if shards.iter().all(|(shard, _)| *shard != other.name.shard()) {
+                shards.push((other.name.shard(), Mode::Shared));
             }
         }
         let unmoved = || Ok(self.store.tip(name)? == Some(tip.0));

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::create::{circular, take_over, waits_of};
+use super::create::{circular, waits_of};
 use super::find::Found;
 use super::resolve::{place, prefix};
 use super::{Ledger, Reach};
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::id::{Oid, Queue, RecordId, RefName, Slug, TASKS, TaskId};
 use crate::protocol::decide;
 use crate::protocol::graph::{Graph, Waits, claim_order};
-use crate::protocol::record::{Label, Phase, Priority, Task};
+use crate::protocol::record::{Label, Priority, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Publish};
 
@@ -141,14 +141,14 @@ impl Ledger<'_> {
             match planned.parent {
                 Some(Named::Batch(other)) => {
                     let parent = built[other].as_ref().map(|built| &built.state);
-                    parent.map_or(Ok(()), |parent| take_over(&mut task, parent, is_there))
+                    parent.map_or(Ok(()), |parent| self.take_over(&mut task, parent, is_there))
                 }
                 Some(Named::Task(id)) => {
                     if !parents.contains_key(&id) {
                         let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
                         parents.insert(id, self.find_by_task_id(id)?.ok_or_else(unknown)?);
                     }
-                    take_over(&mut task, &parents[&id].state, is_there)
+                    self.take_over(&mut task, &parents[&id].state, is_there)
                 }
                 None => Ok(()),
             }
@@ -258,21 +258,6 @@ impl Ledger<'_> {
             differs.push("text");
         }
         Ok((!differs.is_empty()).then(|| format!("differs in {}", differs.join(", "))))
-    }
-
-    /// Refuses a dependency that can never be done (commands.md, `plan`).
-    ///
-    /// # Errors
-    /// `InvalidGraph` for a rejected or superseded one.
-    pub fn check_dependency(&self, state: &TaskState) -> Result<()> {
-        match state.phase() {
-            Some(phase @ (Phase::Rejected | Phase::Superseded)) => {
-                let hint =
-                    state.superseded_by().map_or(String::new(), |task| format!("; its successor is task {task}"));
-                Err(Error::InvalidGraph(format!("a task cannot depend on {}: it is {phase}{hint}", place(state))))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

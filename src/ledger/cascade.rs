@@ -5,10 +5,10 @@
 
 use std::collections::HashSet;
 
-use super::Ledger;
 use super::append::Appended;
 use super::find::Found;
 use super::resolve::{place, prefix};
+use super::{Ledger, Reach};
 use crate::error::{Error, Place, Result};
 use crate::id::{RecordId, RefName, TaskId};
 use crate::protocol::decide::Intent;
@@ -158,7 +158,11 @@ impl Ledger<'_> {
         root: &TaskState,
         next: impl Fn(&Graph<'_>, Index) -> Vec<Index>,
     ) -> Result<Vec<(RefName, TaskState)>> {
-        let scan = self.scan(&prefix(Some(&root.task.queue)))?;
+        let prefix = prefix(Some(&root.task.queue));
+        if let Reach::Through(authority) = self.reach {
+            authority.catch_up(self, &prefix)?;
+        }
+        let scan = self.scan(&prefix)?;
         let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
         let Some(root) = graph.find(root.id) else { return Ok(Vec::new()) };
         let below = graph.reach(&[root], |at| next(&graph, at));

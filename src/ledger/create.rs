@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::id::{Queue, RecordId, RefName, Slug, TASKS, TaskId};
 use crate::protocol::decide;
 use crate::protocol::graph::{Graph, Waits, claim_order};
-use crate::protocol::record::{Record, Task};
+use crate::protocol::record::{Phase, Record, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Swap};
 
@@ -82,7 +82,7 @@ impl Ledger<'_> {
         let unknown = || Error::InvalidGraph(format!("the parent {id} of {} cannot be found", new.task.slug));
         let parent = self.find_by_task_id(id)?.ok_or_else(unknown)?;
         // A task that replaces another one takes its place, also under a parent that is closed.
-        take_over(&mut new.task, &parent.state, new.replan_of.is_some())?;
+        self.take_over(&mut new.task, &parent.state, new.replan_of.is_some())?;
         Ok(Some(parent))
     }
 
@@ -134,39 +134,61 @@ pub(super) fn circular(circle: &[usize], name: impl Fn(usize) -> String) -> Erro
     Error::InvalidGraph(format!("the plan has a cycle, nothing was written: {}", names.join(" -> ")))
 }
 
-/// Makes a task a child of `parent`, which exists: it is spawned at the status that the parent has now, and takes over
-/// what is the parent's.
-///
-/// # Errors
-/// As [`check_parent`].
-pub(super) fn take_over(task: &mut Task, parent: &TaskState, despite_closed: bool) -> Result<()> {
-    check_parent(&task.queue, &task.slug, parent, despite_closed)?;
-    task.spawned_at = parent.status.as_ref().map(|status| status.id);
-    task.sticky |= parent.task.sticky;
-    if task.workdir.is_none() {
-        task.workdir.clone_from(&parent.task.workdir);
+impl Ledger<'_> {
+    /// Makes a task a child of `parent`, which exists: it is spawned at the status that the parent has now, and takes over
+    /// what is the parent's.
+    ///
+    /// # Errors
+    /// As [`Ledger::check_parent`].
+    pub(super) fn take_over(&self, task: &mut Task, parent: &TaskState, despite_closed: bool) -> Result<()> {
+        self.check_parent(&task.queue, &task.slug, parent, despite_closed)?;
+        task.spawned_at = parent.status.as_ref().map(|status| status.id);
+        task.sticky |= parent.task.sticky;
+        if task.workdir.is_none() {
+            task.workdir.clone_from(&parent.task.workdir);
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Whether a task can be the parent of a new one.
-///
-/// # Errors
-/// `InvalidGraph` for a parent in another queue, or one that is closed (but `despite_closed`); `ParentWithoutStatus`.
-pub fn check_parent(queue: &Queue, slug: &Slug, parent: &TaskState, despite_closed: bool) -> Result<()> {
-    let (child, place) = (format!("{queue}/{slug}"), place(parent));
-    if parent.task.queue != *queue {
-        return Err(Error::InvalidGraph(format!(
-            "{child} cannot be a child of {place}: a parent and its children share a queue (a dependency may be in another one)"
-        )));
+    /// Whether a task can be the parent of a new one.
+    ///
+    /// # Errors
+    /// `InvalidGraph` for a parent in another queue, or one that is closed (but `despite_closed`); `ParentWithoutStatus`.
+    pub fn check_parent(&self, queue: &Queue, slug: &Slug, parent: &TaskState, despite_closed: bool) -> Result<()> {
+        let (child, place) = (format!("{queue}/{slug}"), place(parent));
+        if parent.task.queue != *queue {
+            return Err(Error::InvalidGraph(format!(
+                "{child} cannot be a child of {place}: a parent and its children share a queue (a dependency may be in another one)"
+            )));
+        }
+        let Some(phase) = parent.phase() else { return Err(Error::ParentWithoutStatus { place }) };
+        if !phase.is_settled() || despite_closed {
+            return Ok(());
+        }
+        let then = self.instead_of(parent)?;
+        Err(Error::InvalidGraph(format!("{child} cannot be a child of {place}, which is {phase}; {then}")))
     }
-    let Some(phase) = parent.phase() else { return Err(Error::ParentWithoutStatus { place }) };
-    if !phase.is_settled() || despite_closed {
-        return Ok(());
+
+    /// Refuses a dependency that can never be done (commands.md, `plan`).
+    ///
+    /// # Errors
+    /// `InvalidGraph` for a rejected or superseded one.
+    pub fn check_dependency(&self, state: &TaskState) -> Result<()> {
+        match state.phase() {
+            Some(phase @ (Phase::Rejected | Phase::Superseded)) => {
+                let then = self.instead_of(state)?;
+                Err(Error::InvalidGraph(format!("a task cannot depend on {}: it is {phase}; {then}", place(state))))
+            }
+            _ => Ok(()),
+        }
     }
-    let then = match parent.superseded_by() {
-        Some(successor) => format!("its successor is task {successor}"),
-        None => "`pm replan` opens it again".to_owned(),
-    };
-    Err(Error::InvalidGraph(format!("{child} cannot be a child of {place}, which is {phase}; {then}")))
+
+    /// What to name instead of a closed task.
+    fn instead_of(&self, closed: &TaskState) -> Result<String> {
+        let Some(next) = closed.superseded_by() else { return Ok("`pm replan` opens it again".to_owned()) };
+        Ok(match self.successor(next, &mut Reliance::default())? {
+            Some(found) => format!("its successor is {}, task {}", place(&found.state), found.state.id),
+            None => format!("its successor is task {next}"),
+        })
+    }
 }

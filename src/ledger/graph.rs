@@ -23,12 +23,27 @@ use crate::store::StoreError;
 pub struct Reliance {
     /// What the other tasks have to say.
     pub others: Others,
-    /// Every ref that was read, with the tip that it had.
-    pub read: Vec<(RefName, RecordId)>,
+    /// Every task that was read.
+    pub read: Vec<Seen>,
     /// That the task has no children but those that were read.
     pub family: Option<Family>,
     /// Something that is named could not be found here.
     pub is_incomplete: bool,
+}
+
+/// A task as it was read. Only its status matters to others: heartbeats and reports come and go.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its ref.
+    pub name: RefName,
+    tip: RecordId,
+    status: Option<RecordId>,
+}
+
+impl Seen {
+    fn new(name: &RefName, state: &TaskState) -> Seen {
+        Seen { name: name.clone(), tip: state.tip, status: state.status.as_ref().map(|at| at.id) }
+    }
 }
 
 /// The children of a task, and how a new one would be known.
@@ -76,7 +91,7 @@ impl Ledger<'_> {
             for at in graph.find(state.id).map_or(Vec::new(), |at| graph.tied(at)) {
                 let (name, state) = &scan.tasks[at];
                 out.others.tied.extend(state.bound());
-                out.read.push((name.clone(), state.tip));
+                out.read.push(Seen::new(name, state));
             }
         }
         Ok(out)
@@ -109,7 +124,7 @@ impl Ledger<'_> {
             }
             family.names.insert(parent);
             let Some(child) = self.state(&name)? else { continue };
-            out.read.push((name.clone(), child.tip));
+            out.read.push(Seen::new(&name, &child));
             if child.phase().is_none_or(|phase| !phase.is_settled()) {
                 out.others.open_children.push(unmet(child.id, Some(&Found { name, state: child })));
             }
@@ -121,9 +136,13 @@ impl Ledger<'_> {
     /// Whether a decision still holds, now that the shards of all that it relies on are held: nothing of that has moved, and
     /// no child was planned meanwhile.
     pub(super) fn still_holds(&self, reliance: &Reliance) -> Result<bool> {
-        for (name, seen) in &reliance.read {
-            if self.store.tip(name)? != Some(seen.0) {
-                return Ok(false);
+        for seen in &reliance.read {
+            let is_unmoved = self.store.tip(&seen.name)? == Some(seen.tip.0);
+            if !is_unmoved {
+                let now = self.state(&seen.name)?;
+                if now.and_then(|state| state.status).map(|at| at.id) != seen.status {
+                    return Ok(false);
+                }
             }
         }
         let Some(family) = &reliance.family else { return Ok(true) };
@@ -177,7 +196,7 @@ impl Ledger<'_> {
             None => None,
         };
         match &found {
-            Some(found) => out.read.push((found.name.clone(), found.state.tip)),
+            Some(found) => out.read.push(Seen::new(&found.name, &found.state)),
             None => out.is_incomplete = true,
         }
         Ok(found)
@@ -234,8 +253,19 @@ impl<'a> Neighbours<'a> {
         let unmet = all.map(|id| self.standing(*id)).filter(|unmet| unmet.phase != Some(Phase::Done)).collect();
         let parent = state.task.parent.and_then(|parent| gate(&state.task.queue, self.standing(parent)));
         let original = state.replan_of().and_then(|original| self.original(state.id, original));
-        let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.tied_bounds(at));
+        let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.bindings(at).to_vec());
         Others { unmet, parent, original, open_children: Vec::new(), tied }
+    }
+
+    /// The parent of a task, as far as it was scanned.
+    pub fn parent(&self, state: &TaskState) -> Option<&'a TaskState> {
+        state.task.parent.and_then(|parent| self.graph.here(parent)).map(|at| self.graph.tasks()[at])
+    }
+
+    /// Whether a task is `new` and cannot be claimed by anybody (`true`), or can be by somebody (`false`): whose context and
+    /// directory fit is another question. `None` if it is not `new`.
+    pub fn is_blocked(&mut self, state: &TaskState) -> Option<bool> {
+        (state.phase() == Some(Phase::New)).then(|| self.before_a_claim(state).hindrances().next().is_some())
     }
 
     fn standing(&mut self, named: TaskId) -> Unmet {

@@ -22,6 +22,8 @@ pub struct Runnable {
     pub blocked: Vec<Blocked>,
     /// Open tasks that are not offered, and why.
     pub skipped: Vec<(TaskState, Hindrance)>,
+    /// The open children of tasks, whatever their labels, and in which phase they are.
+    pub open_children: HashMap<Place, Vec<(Place, Phase)>>,
     /// Tasks that could not be read.
     pub damaged: Vec<Damage>,
 }
@@ -51,7 +53,13 @@ impl Ledger<'_> {
         let mut neighbours = Neighbours::new(self, &scan.tasks);
         let mut runnable: Vec<(usize, bool)> = Vec::new();
         let (mut blocked, mut skipped) = (Vec::new(), Vec::new());
+        let mut open_children: HashMap<Place, Vec<_>> = HashMap::new();
         for (index, (name, state)) in scan.tasks.iter().enumerate() {
+            if let (Some(phase), Some(parent)) =
+                (state.phase().filter(|phase| !phase.is_settled()), neighbours.parent(state))
+            {
+                open_children.entry(place(parent)).or_default().push((place(state), phase));
+            }
             if !name.as_str().starts_with(prefix) || !state.task.has_labels(labels) {
                 continue;
             }
@@ -77,7 +85,7 @@ impl Ledger<'_> {
         });
         let mut tasks: Vec<_> = scan.tasks.into_iter().map(Some).collect();
         let tasks = runnable.into_iter().filter_map(|(index, _)| tasks[index].take()).collect();
-        Ok(Runnable { tasks, blocked, skipped, damaged: scan.damaged })
+        Ok(Runnable { tasks, blocked, skipped, open_children, damaged: scan.damaged })
     }
 }
 
@@ -92,6 +100,26 @@ impl Runnable {
         ];
         hidden.retain(|(count, _)| *count > 0);
         hidden
+    }
+
+    /// Which of these tasks, which are claimed and wait for their children, will get to an end: those whose children are
+    /// settled, or of which somebody works on one who does not wait in vain in turn.
+    pub fn hopeful<'a>(&self, waiting: &'a HashSet<Place>) -> HashSet<&'a Place> {
+        let mut hopeful: HashSet<&Place> = HashSet::new();
+        loop {
+            let before = hopeful.len();
+            for place in waiting {
+                let is_worked_on = |(child, phase): &(Place, Phase)| {
+                    *phase == Phase::Working && (!waiting.contains(child) || hopeful.contains(child))
+                };
+                if self.open_children.get(place).is_none_or(|children| children.iter().any(is_worked_on)) {
+                    hopeful.insert(place);
+                }
+            }
+            if hopeful.len() == before {
+                return hopeful;
+            }
+        }
     }
 
     /// Whether a blocked task becomes runnable when what is being worked on now gets done: then it is worth waiting.

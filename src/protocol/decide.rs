@@ -4,6 +4,7 @@
 //! nonce); [`Draft::into_record`] adds those. Refusals are judged in one order: 16, 6, 12, 10, then the others.
 
 use super::apply;
+pub use super::intent::{Intent, Verified};
 use super::record::{
     ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl, Verification,
 };
@@ -11,127 +12,6 @@ use super::refusal::{HeldBy, Refusal, Unmet, Verb};
 use super::state::{Claim, TaskState};
 use super::sticky::{self, Bound};
 use crate::id::{AgentId, RecordId, TaskId};
-
-/// What is asked of one existing task. Creation needs no decision about a state: see [`creation`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Intent {
-    /// Take the task.
-    Claim {
-        /// The lease that the worker asks for; the task's own otherwise.
-        ttl: Option<Ttl>,
-    },
-    /// Keep the claim alive.
-    Heartbeat {
-        /// The claim that this is meant for.
-        claim: Option<RecordId>,
-        /// What the holder is doing.
-        progress: Option<String>,
-    },
-    /// Say what was done.
-    Report {
-        /// The claim that this is meant for.
-        claim: Option<RecordId>,
-        /// What the report says.
-        report: Report,
-        /// Its text.
-        body: Option<String>,
-    },
-    /// Give the task back.
-    Release {
-        /// The claim that this is meant for.
-        claim: Option<RecordId>,
-        /// Why.
-        reason: Option<String>,
-    },
-    /// Close the task.
-    Finish {
-        /// The claim that this is meant for.
-        claim: Option<RecordId>,
-        /// Whether it was done (or rejected).
-        done: bool,
-        /// A note for the audit trail.
-        note: Option<String>,
-        /// The report that was verified, and what the verifier said; where the task has one and is to be done.
-        verified: Option<Verified>,
-    },
-    /// Take the task from a holder that was silent too long: only while the tip is the one that was observed.
-    Sweep {
-        /// The tip whose age was judged.
-        observed: RecordId,
-        /// Why, for the audit trail.
-        reason: Option<String>,
-        /// The limit for tasks that set none themselves (`pm.maxAttempts`); 0 is none.
-        max_attempts: u32,
-    },
-    /// Take the task from its holder, by an operator's word.
-    Reclaim {
-        /// The claim that this is meant for, once it is known.
-        claim: Option<RecordId>,
-        /// Why.
-        reason: Option<String>,
-    },
-    /// Call the task off, by an operator's word, whoever holds it.
-    Cancel {
-        /// Why.
-        reason: Option<String>,
-    },
-    /// Open a closed task again.
-    Replan {
-        /// A note for the audit trail.
-        note: Option<String>,
-    },
-    /// Put another task in the place of this one, for ever.
-    Supersede {
-        /// That task.
-        by: TaskId,
-        /// A note for the audit trail.
-        note: Option<String>,
-    },
-}
-
-/// A verifier that ran, or was skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// The report that it ran on: only that one can be the proof.
-    pub report: RecordId,
-    /// What it said.
-    pub verification: Verification,
-}
-
-impl Intent {
-    /// What is asked, in the words of the refusals.
-    pub fn verb(&self) -> Verb {
-        match self {
-            Intent::Claim { .. } => Verb::Claim,
-            Intent::Heartbeat { .. } => Verb::Heartbeat,
-            Intent::Report { .. } => Verb::Report,
-            Intent::Release { .. } => Verb::Release,
-            Intent::Finish { .. } => Verb::Finish,
-            Intent::Sweep { .. } => Verb::Sweep,
-            Intent::Reclaim { .. } => Verb::Reclaim,
-            Intent::Cancel { .. } => Verb::Cancel,
-            Intent::Replan { .. } => Verb::Replan,
-            Intent::Supersede { .. } => Verb::Supersede,
-        }
-    }
-
-    /// Pins the intent to the claim that it was first decided against: after a lost race it is never decided
-    /// against a newer one. Only for an intent that `decide` has allowed: a named claim proves the holder by itself.
-    pub fn pin(&mut self, current: RecordId) {
-        match self {
-            Intent::Claim { .. }
-            | Intent::Sweep { .. }
-            | Intent::Cancel { .. }
-            | Intent::Replan { .. }
-            | Intent::Supersede { .. } => {}
-            Intent::Heartbeat { claim, .. }
-            | Intent::Report { claim, .. }
-            | Intent::Release { claim, .. }
-            | Intent::Finish { claim, .. }
-            | Intent::Reclaim { claim, .. } => *claim = Some(current),
-        }
-    }
-}
 
 /// What a decision needs to know besides the task's own chain.
 #[derive(Debug, Clone)]

@@ -39,6 +39,16 @@ pub struct Graph<'a> {
     index: HashMap<TaskId, Index>,
     edges: OnceCell<Edges>,
     live: OnceCell<Vec<bool>>,
+    groups: OnceCell<Groups>,
+}
+
+/// The sticky tasks, by what is tied together.
+#[derive(Debug)]
+struct Groups {
+    /// Which group a task is of.
+    of: Vec<Option<usize>>,
+    /// How each group is bound.
+    bindings: Vec<Vec<Bound>>,
 }
 
 /// What the tasks name, and who names them; superseded tasks have none of it.
@@ -55,7 +65,7 @@ impl<'a> Graph<'a> {
     pub fn new(tasks: impl IntoIterator<Item = &'a TaskState>) -> Graph<'a> {
         let tasks: Vec<_> = tasks.into_iter().collect();
         let index = tasks.iter().enumerate().map(|(at, state)| (state.id, at)).collect();
-        Graph { tasks, index, edges: OnceCell::new(), live: OnceCell::new() }
+        Graph { tasks, index, edges: OnceCell::new(), live: OnceCell::new(), groups: OnceCell::new() }
     }
 
     /// The tasks, each at its index.
@@ -171,23 +181,44 @@ impl<'a> Graph<'a> {
     /// The sticky tasks that are tied to a sticky one, without it. Two are tied if one is an ancestor of the other along
     /// parents and dependencies, whatever lies between; and so is what is tied to both.
     pub fn tied(&self, at: Index) -> Vec<Index> {
-        if !self.tasks[at].task.sticky {
+        if !self.tasks[at].task.sticky || self.live_neighbours(at).is_empty() {
             return Vec::new();
         }
-        let live = self.live();
-        let near = |at: Index| -> Vec<Index> {
-            let edges = self.edges();
-            let all = edges.parent[at].iter().chain(&edges.dependencies[at]);
-            all.chain(&edges.children[at]).chain(&edges.dependents[at]).copied().filter(|at| live[*at]).collect()
-        };
-        let mut tied = self.reach(&[at], near);
+        let mut tied = self.reach(&[at], |at| self.live_neighbours(at));
         tied.retain(|at| self.tasks[*at].task.sticky);
         tied
     }
 
-    /// The contexts that the tied tasks are bound to.
-    pub fn tied_bounds(&self, at: Index) -> Vec<Bound> {
-        self.tied(at).into_iter().filter_map(|at| self.tasks[at].bound()).collect()
+    /// The bindings of a sticky task and of all that are tied to it, as far as they decide anything: one, and one to another
+    /// context, if there is one.
+    pub fn bindings(&self, at: Index) -> &[Bound] {
+        let groups = self.groups.get_or_init(|| self.group());
+        groups.of[at].map_or(&[], |group| &groups.bindings[group])
+    }
+
+    fn group(&self) -> Groups {
+        let mut groups = Groups { of: vec![None; self.tasks.len()], bindings: Vec::new() };
+        for at in 0..self.tasks.len() {
+            if !self.tasks[at].task.sticky || groups.of[at].is_some() {
+                continue;
+            }
+            let mut bindings: Vec<Bound> = Vec::new();
+            for member in std::iter::once(at).chain(self.tied(at)) {
+                groups.of[member] = Some(groups.bindings.len());
+                let bound = self.tasks[member].bound();
+                let decides = |bound: &Bound| bindings.iter().all(|other| other.context != bound.context);
+                bindings.extend(bound.filter(decides));
+            }
+            bindings.truncate(2);
+            groups.bindings.push(bindings);
+        }
+        groups
+    }
+
+    fn live_neighbours(&self, at: Index) -> Vec<Index> {
+        let (live, edges) = (self.live(), self.edges());
+        let all = edges.parent[at].iter().chain(&edges.dependencies[at]);
+        all.chain(&edges.children[at]).chain(&edges.dependents[at]).copied().filter(|at| live[*at]).collect()
     }
 
     /// Which tasks lie between sticky ones: those that have one among their ancestors or are one, and likewise below. All

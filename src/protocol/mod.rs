@@ -11,6 +11,7 @@ pub mod apply;
 pub mod codec;
 pub mod decide;
 pub mod graph;
+pub mod intent;
 pub mod lease;
 pub mod record;
 pub mod refusal;

@@ -282,7 +282,7 @@ impl Link {
             self.pull(ledger, &[crate::id::TASKS.to_owned()], Watcher::patient())?;
             reliance = ledger.reliance(state, intent)?;
         }
-        let mut names: Vec<_> = reliance.read.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<_> = reliance.read.into_iter().map(|seen| seen.name).collect();
         names.sort();
         names.dedup();
         Ok(names)

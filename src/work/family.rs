@@ -65,7 +65,6 @@ pub fn wait<'a>(
             }
             let is_worked_on =
                 open.iter().any(|child| child.phase == Some(Phase::Working) && !agent.supply.is_parked(child));
-            parked.is_in_vain(!is_worked_on);
             if !is_worked_on && working.is_finished() {
                 let names: Vec<_> = open.iter().map(Unmet::to_string).collect();
                 break Waited::InVain(format!("its children are left open: {}", names.join(", ")));

@@ -27,8 +27,8 @@ pub(super) struct Shelf {
     /// The tasks that agents are claiming or working on. Whatever the ledger says of them, no other agent here takes
     /// them before they have come back.
     pub(super) in_hand: HashSet<TaskId>,
-    /// Those of them that wait for their children, and when it was last seen that nobody works on these.
-    pub(super) parked: HashMap<Place, Option<Instant>>,
+    /// Those of them that wait for their children.
+    pub(super) parked: HashSet<Place>,
     /// How many of them are being claimed.
     pub(super) claiming: u64,
     /// How many tasks were claimed.
@@ -53,7 +53,7 @@ impl Shelf {
             is_scouted: false,
             is_stirred: false,
             in_hand: HashSet::new(),
-            parked: HashMap::new(),
+            parked: HashSet::new(),
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
@@ -70,11 +70,6 @@ impl Shelf {
             self.candidates.clear();
         }
         self.candidates.pop_front()
-    }
-
-    /// Whether a task here waits for children that nobody worked on, as was seen after `since`.
-    pub(super) fn is_stuck(&self, place: &Place, since: Instant) -> bool {
-        self.parked.get(place).is_some_and(|seen| seen.is_some_and(|seen| seen > since))
     }
 
     /// Says what is wrong, once.

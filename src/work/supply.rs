@@ -158,14 +158,19 @@ impl Supply {
 
     /// A task that is in hand waits for its children from now on.
     pub fn park(&self, place: Place) -> Parked<'_> {
-        self.shelf().parked.insert(place.clone(), None);
+        let mut shelf = self.shelf();
+        shelf.parked.insert(place.clone());
+        // Perhaps there is nothing more to wait for.
+        shelf.is_stirred = true;
+        drop(shelf);
+        self.changed.notify_all();
         Parked { supply: self, place }
     }
 
     /// Whether a task waits for its children here.
     pub fn is_parked(&self, task: &Unmet) -> bool {
         let place = task.place.clone().map(|(queue, slug)| Place { queue, slug });
-        place.is_some_and(|place| self.shelf().parked.contains_key(&place))
+        place.is_some_and(|place| self.shelf().parked.contains(&place))
     }
 
     /// An agent is done with its task. One that is not closed is left alone for a while: whatever the reason, it would be
@@ -261,11 +266,9 @@ impl Supply {
             let mut rest = Duration::ZERO;
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
-            // While a task waits for its children, what its agent sees of them is held against a fresh listing.
-            let is_known = self.shelf().parked.is_empty()
-                && last.as_ref().is_some_and(|(seen, at, until)| {
-                    Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
-                });
+            let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
+                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
+            });
             let is_current = match ledger.reach {
                 Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
                     let asked = authority.catch_up(&ledger, &prefix(Some(&self.terms.queue)));
@@ -323,7 +326,11 @@ impl Supply {
     ) -> bool {
         let took = started.elapsed();
         let mut shelf = self.shelf();
-        let more_may_come = runnable.more_may_come(|place| shelf.is_stuck(place, started));
+        let hopeful = runnable.hopeful(&shelf.parked);
+        let is_stuck = |place: &Place| shelf.parked.contains(place) && !hopeful.contains(place);
+        let more_may_come = runnable.more_may_come(is_stuck);
+        // A task that waits for children that nobody works on keeps nobody waiting.
+        let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.iter().all(is_stuck);
         let now = Instant::now();
         let found = runnable.tasks.len();
         let is_free = |state: &TaskState| {
@@ -338,9 +345,6 @@ impl Supply {
             return true;
         }
         // What came back while the ledger was read may be missing in the listing.
-        // A task that waits for children that nobody works on keeps nobody waiting.
-        let all_wait = shelf.in_hand.len() == shelf.parked.len()
-            && shelf.parked.keys().all(|place| shelf.is_stuck(place, started));
         let is_last_word = is_current && all_wait && !shelf.is_stirred;
         if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
@@ -366,14 +370,6 @@ impl Supply {
 pub struct Parked<'a> {
     supply: &'a Supply,
     place: Place,
-}
-
-impl Parked<'_> {
-    /// Notes that nobody works on the children now, or that somebody does.
-    pub fn is_in_vain(&self, is_in_vain: bool) {
-        let seen = is_in_vain.then(Instant::now);
-        self.supply.shelf().parked.insert(self.place.clone(), seen);
-    }
 }
 
 impl Drop for Parked<'_> {
