@@ -68,6 +68,7 @@ impl Ledger<'_> {
     /// `WrongPhase` for a superseded task; what the store says of the task itself. What befell the others is in the steps.
     pub fn replan(&self, found: &Found, change: &Change, spread: Spread, note: Option<&str>) -> Result<Replanned> {
         let intent = || Intent::Replan { note: note.map(str::to_owned) };
+        let found = &self.caught_up(found)?;
         if found.state.phase() == Some(Phase::Superseded) {
             self.allows(found, &intent())?;
         }
@@ -89,13 +90,19 @@ impl Ledger<'_> {
         Ok(done)
     }
 
+    /// The task as it is at the authority, where there is one, and with it what others are to it.
+    fn caught_up(&self, found: &Found) -> Result<Found> {
+        let Reach::Through(authority) = self.reach else { return Ok(found.clone()) };
+        authority.catch_up(self, TASKS)?;
+        let gone = || super::append::vanished(&found.name, found.state.tip);
+        let state = self.state(&found.name)?.ok_or_else(gone)?;
+        Ok(Found { name: found.name.clone(), state })
+    }
+
     /// The tasks that a replan is about, in the order in which they could be claimed.
     fn spread(&self, target: &Found, spread: Spread) -> Result<Vec<Member>> {
         if !(spread.up || spread.down || spread.parents) {
             return Ok(vec![Member { found: target.clone(), is_target: true }]);
-        }
-        if let Reach::Through(authority) = self.reach {
-            authority.catch_up(self, TASKS)?;
         }
         let scan = self.scan(TASKS)?;
         let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));

@@ -6,7 +6,7 @@
 use super::apply;
 pub use super::intent::{Intent, Verified};
 use super::record::{
-    ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Ttl, Verification,
+    ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Verification,
 };
 use super::refusal::{HeldBy, Refusal, Unmet, Verb};
 use super::state::{Claim, TaskState};

@@ -26,6 +26,7 @@ mod machines_answers;
 mod machines_configuration;
 mod machines_delivery;
 mod machines_faults;
+mod machines_graphs;
 mod machines_repair;
 mod machines_repeated;
 mod machines_sweep;
