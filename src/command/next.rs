@@ -132,8 +132,9 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
 /// Says what others could claim, and what could not be read.
 pub fn warn_left_out(out: &Output, runnable: &Runnable) {
     warn_damaged(out, &runnable.damaged);
-    for (count, why) in runnable.hidden() {
-        out.warning(&format!("{} runnable but {why}; `pm next --explain` tells which", counted(count, "more task")));
+    for (count, place) in runnable.elsewhere.told() {
+        let tasks = counted(count, "more task");
+        out.warning(&format!("{tasks} can be claimed only {place}; `pm next --explain` tells which"));
     }
 }
 

@@ -22,10 +22,37 @@ pub struct Runnable {
     pub blocked: Vec<Blocked>,
     /// Open tasks that are not offered, and why.
     pub skipped: Vec<(TaskState, Hindrance)>,
+    /// What could be claimed elsewhere.
+    pub elsewhere: Elsewhere,
     /// The open children of tasks, whatever their labels, and in which phase they are.
     pub open_children: HashMap<Place, Vec<(Place, Phase)>>,
     /// Tasks that could not be read.
     pub damaged: Vec<Damage>,
+}
+
+/// How many tasks others could claim, but not this caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Elsewhere {
+    /// Those that belong to another context, or need one.
+    pub contexts: usize,
+    /// Those that belong into another work directory.
+    pub workdirs: usize,
+}
+
+impl Elsewhere {
+    fn count(&mut self, why: &Hindrance) {
+        match why {
+            Hindrance::Refused(Refusal::Context(_)) => self.contexts += 1,
+            Hindrance::Workdir(_) => self.workdirs += 1,
+            Hindrance::Refused(_) => {}
+        }
+    }
+
+    /// How many, and where they can be claimed.
+    pub fn told(self) -> impl Iterator<Item = (usize, &'static str)> {
+        let all = [(self.contexts, "in another context"), (self.workdirs, "in another work directory")];
+        all.into_iter().filter(|(count, _)| *count > 0)
+    }
 }
 
 /// A task that waits for others.
@@ -53,6 +80,7 @@ impl Ledger<'_> {
         let mut neighbours = Neighbours::new(self, &scan.tasks);
         let mut runnable: Vec<(usize, bool)> = Vec::new();
         let (mut blocked, mut skipped) = (Vec::new(), Vec::new());
+        let mut elsewhere = Elsewhere::default();
         let mut open_children: HashMap<Place, Vec<_>> = HashMap::new();
         for (index, (name, state)) in scan.tasks.iter().enumerate() {
             if let (Some(phase), Some(parent)) =
@@ -72,6 +100,8 @@ impl Ledger<'_> {
                     if is_new && others.hindrances().next().is_some() {
                         let waits_for = others.hindrances().cloned().collect();
                         blocked.push(Blocked { place: place(state), waits_for });
+                    } else {
+                        elsewhere.count(&why);
                     }
                     if state.phase().is_some_and(|phase| !phase.is_settled()) {
                         skipped.push((state.clone(), why));
@@ -85,23 +115,11 @@ impl Ledger<'_> {
         });
         let mut tasks: Vec<_> = scan.tasks.into_iter().map(Some).collect();
         let tasks = runnable.into_iter().filter_map(|(index, _)| tasks[index].take()).collect();
-        Ok(Runnable { tasks, blocked, skipped, open_children, damaged: scan.damaged })
+        Ok(Runnable { tasks, blocked, skipped, elsewhere, open_children, damaged: scan.damaged })
     }
 }
 
 impl Runnable {
-    /// What others could claim, but this caller cannot: how many tasks, and why.
-    pub fn hidden(&self) -> Vec<(usize, &'static str)> {
-        let of_another_context = |why: &Hindrance| matches!(why, Hindrance::Refused(Refusal::Context(_)));
-        let count = |is_so: &dyn Fn(&Hindrance) -> bool| self.skipped.iter().filter(|(_, why)| is_so(why)).count();
-        let mut hidden = vec![
-            (count(&of_another_context), "sticky, and left to other contexts"),
-            (count(&|why| matches!(why, Hindrance::Workdir(_))), "left to other work directories"),
-        ];
-        hidden.retain(|(count, _)| *count > 0);
-        hidden
-    }
-
     /// Which of these tasks, which are claimed and wait for their children, will get to an end: those whose children are
     /// settled, or of which somebody works on one who does not wait in vain in turn.
     pub fn hopeful<'a>(&self, waiting: &'a HashSet<Place>) -> HashSet<&'a Place> {

@@ -305,8 +305,8 @@ impl Supply {
         for damage in &runnable.damaged {
             shelf.warn(damage.to_string(), tell);
         }
-        for (_, why) in runnable.hidden() {
-            shelf.warn(format!("some runnable tasks are {why}"), tell);
+        for (_, place) in runnable.elsewhere.told() {
+            shelf.warn(format!("there are tasks that can be claimed only {place}"), tell);
         }
     }
 

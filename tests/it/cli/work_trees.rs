@@ -85,7 +85,7 @@ fn a_runner_takes_what_its_context_may_and_says_what_it_leaves() {
     repo.pm_as("other", &["release", "--task", "theirs"]).ok();
     let outcome = work(&repo, &[], "true").ok();
     assert_eq!(told(&outcome), ["started anybodys", "done anybodys", "left-blocked", "summary"]);
-    assert!(outcome.stderr.contains("left to other contexts"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("only in another context"), "{}", outcome.stderr);
     let outcome = work(&repo, &["--context-id", "c1"], "true").ok();
     assert!(told(&outcome).contains(&"done also-mine".to_owned()), "{:?}", told(&outcome));
     assert_eq!(repo.state("also-mine")["context_id"], "c1");
