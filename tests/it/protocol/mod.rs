@@ -10,6 +10,7 @@ mod decisions;
 mod forgeries;
 mod git;
 mod golden;
+mod graphs;
 mod hostile;
 mod properties;
 mod tips;
