@@ -15,6 +15,7 @@ pub mod find;
 pub mod graph;
 pub mod judge;
 pub mod observations;
+pub mod order;
 pub mod resolve;
 pub mod runnable;
 pub mod sweep;
