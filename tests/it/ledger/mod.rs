@@ -7,4 +7,5 @@ mod families;
 mod frozen;
 mod races;
 mod reads;
+mod simulation;
 mod world;
