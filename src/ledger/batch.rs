@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::create::{circular, waits_of};
 use super::find::Found;
+use super::order::Ordered;
 use super::resolve::{place, prefix};
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, Slug, TASKS, TaskId};
+use crate::id::{Oid, Queue, RecordId, RefName, Slug, TaskId};
 use crate::protocol::decide;
-use crate::protocol::graph::{Graph, Waits, claim_order};
 use crate::protocol::record::{Label, Priority, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Publish};
@@ -84,27 +83,27 @@ impl Ledger<'_> {
         accept_existing: bool,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Batched> {
-        let order = self.batch_order(batch)?;
         for _ in 0..ATTEMPTS_MAX {
             if let Reach::Through(authority) = self.reach {
                 authority.catch_up(self, &prefix(Some(queue)))?;
             }
-            if let Some(batched) = self.try_create_all(queue, batch, &order, accept_existing, progress)? {
+            if let Some(batched) = self.try_create_all(queue, batch, accept_existing, progress)? {
                 return Ok(batched);
             }
         }
         Err(Error::BatchRaced { times: ATTEMPTS_MAX })
     }
 
-    /// One try; `None` when a slug was taken between the check and the publication.
+    /// One try; `None` when a slug was taken between the check and the publication, or what a parent or the order of the
+    /// batch was judged by has changed.
     fn try_create_all(
         &self,
         queue: &Queue,
         batch: &[Planned],
-        order: &[usize],
         accept_existing: bool,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Option<Batched>> {
+        let (order, ordered) = self.batch_order(queue, batch)?;
         let existing: HashMap<RefName, _> = self.store.tips(&prefix(Some(queue)))?.into_iter().collect();
         let now = self.clock.wall_micros();
         let mut pack = self.store.begin_pack()?;
@@ -139,10 +138,16 @@ impl Ledger<'_> {
             };
             let is_there = existing.contains_key(&name);
             match planned.parent {
-                Some(Named::Batch(other)) => {
-                    let parent = built[other].as_ref().map(|built| &built.state);
-                    parent.map_or(Ok(()), |parent| self.take_over(&mut task, parent, is_there))
-                }
+                Some(Named::Batch(other)) => match &built[other] {
+                    Some(Built { state, created }) => {
+                        if !created && !is_there {
+                            let name = RefName::of_task(queue, &batch[other].slug);
+                            parents.insert(state.id, Found { name, state: state.clone() });
+                        }
+                        self.take_over(&mut task, state, is_there)
+                    }
+                    None => Ok(()),
+                },
                 Some(Named::Task(id)) => {
                     if !parents.contains_key(&id) {
                         let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
@@ -200,25 +205,38 @@ impl Ledger<'_> {
         let published = match self.reach {
             Reach::Through(authority) => {
                 // What is there by now is told to the authority's reader, whatever became of the parents here.
-                let published = self.publish(&mut refs, &[])?;
+                let published = self.publish(&mut refs, &[], None)?;
                 if published.is_some() {
                     authority.published(self, &refs)?;
                 }
                 published
             }
-            Reach::Alone | Reach::Provisional => self.publish(&mut refs, &parents.into_values().collect::<Vec<_>>())?,
+            Reach::Alone | Reach::Provisional => {
+                let parents: Vec<Found> = parents.into_values().collect();
+                self.publish(&mut refs, &parents, ordered.as_ref())?
+            }
         };
         Ok(published.map(|shadowed| Batched { placed, shadowed }))
     }
 
     /// Publishes the refs under all their shard locks, and those of parents that exist already, so that none of these
-    /// finishes meanwhile (rule 9); `None` when some refs are taken, or a parent's status is not what was read.
-    pub(crate) fn publish(&self, refs: &mut [(RefName, Oid)], parents: &[Found]) -> Result<Option<Vec<RefName>>> {
+    /// finishes meanwhile (rule 9); `None` when some refs are taken, a parent's status is not what was read, or somebody has
+    /// planned what could make a circle with them.
+    pub(crate) fn publish(
+        &self,
+        refs: &mut [(RefName, Oid)],
+        parents: &[Found],
+        ordered: Option<&Ordered>,
+    ) -> Result<Option<Vec<RefName>>> {
         refs.sort();
         let shards: HashSet<u8> = refs.iter().map(|(name, _)| name.shard()).collect();
         let mut shards: Vec<_> = shards.into_iter().map(|shard| (shard, Mode::Exclusive)).collect();
         shards.extend(parents.iter().map(|parent| (parent.name.shard(), Mode::Shared)));
+        shards.extend(ordered.map(Ordered::shard));
         let held = self.store.lock(&shards)?;
+        if !self.is_still_ordered(ordered)? {
+            return Ok(None);
+        }
         for parent in parents {
             if !self.is_as_seen(Some(parent))? {
                 return Ok(None);
@@ -258,38 +276,6 @@ impl Ledger<'_> {
             differs.push("text");
         }
         Ok((!differs.is_empty()).then(|| format!("differs in {}", differs.join(", "))))
-    }
-}
-
-impl Ledger<'_> {
-    /// An order in which every task comes after what it names.
-    ///
-    /// # Errors
-    /// `InvalidGraph` with a circle.
-    fn batch_order(&self, batch: &[Planned]) -> Result<Vec<usize>> {
-        // A circle can only lead through tasks that exist where a task hangs below one of them and waits for another.
-        let is_below_others = batch.iter().any(|planned| matches!(planned.parent, Some(Named::Task(_))));
-        let scan = if is_below_others { self.scan(TASKS)? } else { Default::default() };
-        let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
-        let at = |named: &Named| match named {
-            Named::Batch(other) => Some(*other),
-            Named::Task(id) => graph.here(*id).map(|at| batch.len() + at),
-        };
-        let own = batch.iter().map(|planned| Waits {
-            parent: planned.parent.as_ref().and_then(at),
-            depends_on: planned.depends_on.iter().filter_map(at).collect(),
-        });
-        let others = waits_of(&graph).into_iter().map(|waits| Waits {
-            parent: waits.parent.map(|at| batch.len() + at),
-            depends_on: waits.depends_on.into_iter().map(|at| batch.len() + at).collect(),
-        });
-        let waits: Vec<Waits> = own.chain(others).collect();
-        let name = |at: usize| match batch.get(at) {
-            Some(planned) => planned.slug.to_string(),
-            None => place(graph.tasks()[at - batch.len()]).to_string(),
-        };
-        let order = claim_order(&waits).map_err(|circle| circular(&circle, name))?;
-        Ok(order.into_iter().filter(|at| *at < batch.len()).collect())
     }
 }
 

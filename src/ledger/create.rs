@@ -1,19 +1,19 @@
-//! New tasks: what they take over from their parents, and that nobody waits for them in a circle.
+//! New tasks, and what they take over from their parents. That nobody waits for them in a circle is in [`order`](super::order).
 
 use super::append::{Appended, slug_taken, vanished};
 use super::find::Found;
 use super::graph::Reliance;
+use super::order::Ordered;
 use super::resolve::place;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId, RefName, Slug, TASKS, TaskId};
+use crate::id::{Queue, RecordId, RefName, Slug, TaskId};
 use crate::protocol::decide;
-use crate::protocol::graph::{Graph, Waits, claim_order};
 use crate::protocol::record::{Phase, Record, Task};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Swap};
 
-/// How often a creation is tried again since the status of its parent changed meanwhile.
+/// How often a creation is tried again since the status of its parent changed meanwhile, or what it was checked against.
 const ATTEMPTS_MAX: u32 = 40;
 
 /// A task that is to be created.
@@ -35,12 +35,13 @@ impl Ledger<'_> {
     /// `SlugTaken`, naming the task that has the slug; `InvalidGraph` and `ParentWithoutStatus` for a parent that cannot
     /// be one; `InvalidGraph` where tasks would wait for each other.
     pub fn create(&self, mut new: NewTask) -> Result<Appended> {
-        self.check_order(&new.task)?;
         if let Reach::Through(authority) = self.reach {
+            self.check_order(&new.task)?;
             return authority.create(self, new);
         }
         let name = RefName::of_task(&new.task.queue, &new.task.slug);
         for _ in 0..ATTEMPTS_MAX {
+            let ordered = self.check_order(&new.task)?;
             // Only a courtesy that saves objects: the compare-and-swap below decides.
             if let Some(state) = self.state(&name)? {
                 return Err(slug_taken(&state));
@@ -49,9 +50,10 @@ impl Ledger<'_> {
             let (after, records) = self.write_creation(&new)?;
             let mut shards = vec![(name.shard(), Mode::Exclusive)];
             shards.extend(parent.iter().map(|parent| (parent.name.shard(), Mode::Shared)));
+            shards.extend(ordered.iter().map(Ordered::shard));
             let absent = || Ok(self.store.tip(&name)?.is_none());
             let swap = match self.store.lock_while(&shards, &absent)? {
-                Some(_) if !self.is_as_seen(parent.as_ref())? => continue,
+                Some(_) if !self.is_as_seen(parent.as_ref())? || !self.is_still_ordered(ordered.as_ref())? => continue,
                 Some(held) => self.store.compare_and_swap(&held, &name, None, after.tip.0)?,
                 None => Swap::HeadMoved { actual: self.store.tip(&name)? },
             };
@@ -91,47 +93,11 @@ impl Ledger<'_> {
         self.read_by_id(id, &mut Reliance::default())
     }
 
-    /// Refuses a task that would wait for something that waits for it: one with a parent and dependencies may.
-    fn check_order(&self, task: &Task) -> Result<()> {
-        if task.parent.is_none() || task.depends_on.is_empty() {
-            return Ok(());
-        }
-        let scan = self.scan(TASKS)?;
-        let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
-        let mut waits = waits_of(&graph);
-        waits.push(waits_for(&graph, task));
-        let name = |at: usize| match graph.tasks().get(at) {
-            Some(state) => place(state).to_string(),
-            None => format!("{}/{}", task.queue, task.slug),
-        };
-        claim_order(&waits).map(drop).map_err(|circle| circular(&circle, name))
-    }
-
     /// Writes both records of a new task.
     pub(crate) fn write_creation(&self, new: &NewTask) -> Result<(TaskState, Vec<(RecordId, Record)>)> {
         let drafts = decide::creation(self.agent, new.task.clone(), new.body.clone(), new.replan_of);
         self.write(None, drafts.into())
     }
-}
-
-/// What the tasks that exist wait for.
-pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
-    let waits = |at| Waits { parent: graph.parent(at), depends_on: graph.dependencies(at).to_vec() };
-    (0..graph.tasks().len()).map(waits).collect()
-}
-
-/// What a new task waits for, among those that exist.
-fn waits_for(graph: &Graph<'_>, task: &Task) -> Waits {
-    Waits {
-        parent: task.parent.and_then(|id| graph.here(id)),
-        depends_on: task.depends_on.iter().filter_map(|id| graph.here(*id)).collect(),
-    }
-}
-
-/// The refusal of a circle.
-pub(super) fn circular(circle: &[usize], name: impl Fn(usize) -> String) -> Error {
-    let names: Vec<_> = circle.iter().chain(circle.first()).map(|at| name(*at)).collect();
-    Error::InvalidGraph(format!("the plan has a cycle, nothing was written: {}", names.join(" -> ")))
 }
 
 impl Ledger<'_> {

@@ -158,7 +158,7 @@ impl Ledger<'_> {
     }
 
     /// The definition of the task whose chain has this tip; `None` where that cannot be read.
-    fn task_of(&self, tip: RecordId) -> Option<Box<Task>> {
+    pub(super) fn task_of(&self, tip: RecordId) -> Option<Box<Task>> {
         let record = codec::decode(&self.store.read_commit(tip.0).ok()?).ok()?;
         let first = match (record.content, record.links.task) {
             (Content::Task(task), _) => return Some(task),
@@ -271,7 +271,8 @@ impl<'a> Neighbours<'a> {
     fn standing(&mut self, named: TaskId) -> Unmet {
         match self.graph.stand(named) {
             Stand::Here(at) => self.graph.told(named, at),
-            Stand::Elsewhere(id) => Unmet { task: named, ..self.standing_elsewhere(id) },
+            // From the beginning, and not from there on: a claim follows it just so far.
+            Stand::Elsewhere(_) => self.standing_elsewhere(named),
         }
     }
 

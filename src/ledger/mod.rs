@@ -16,6 +16,7 @@ pub mod find;
 pub mod graph;
 pub mod judge;
 pub mod observations;
+pub mod order;
 pub mod replan;
 pub mod resolve;
 pub mod runnable;

@@ -8,8 +8,9 @@
 use std::collections::HashSet;
 
 use super::cascade::Step;
-use super::create::{NewTask, waits_of};
+use super::create::NewTask;
 use super::find::Found;
+use super::order::waits_of;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{RefName, Slug, TASKS};

@@ -213,7 +213,9 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             if !facts.others.open_children.is_empty() {
                 return Err(Refusal::ChildrenOpen { open: facts.others.open_children.clone() });
             }
-            let verification = verified.as_ref().map(|verified| verified.verification.clone());
+            // What another verifier says proves nothing, and is not recorded (rule 6).
+            let is_own = |said: &&Verification| Some(&said.verifier) == state.task.verifier.as_ref();
+            let verification = verified.as_ref().map(|verified| &verified.verification).filter(is_own).cloned();
             if *done {
                 passed(state.task.verifier.as_deref(), verification.as_ref(), note.as_deref())?;
             }
@@ -288,13 +290,17 @@ fn in_context(state: &TaskState, tied: &[Bound], given: Option<&ContextId>) -> R
     sticky::fits(&bound, given).map_err(Refusal::Context)
 }
 
-/// Rule 6: whether the verifier has passed, if there is one.
+/// Rule 6: whether the task's verifier has passed, if it has one. `verification`: what that one said.
 fn passed(wanted: Option<&str>, verification: Option<&Verification>, note: Option<&str>) -> Result<(), Refusal> {
     match (wanted, verification) {
         (None, _) => Ok(()),
-        (Some(wanted), Some(said)) if said.verifier == wanted && said.exit == 0 => Ok(()),
-        (Some(wanted), Some(said)) if said.verifier == wanted && said.exit == apply::SKIPPED => {
-            if apply::is_reason(note) { Ok(()) } else { Err(Refusal::SkipWithoutNote) }
+        (Some(_), Some(said)) if said.exit == 0 => Ok(()),
+        (Some(_), Some(said)) if said.exit == apply::SKIPPED => {
+            if apply::is_reason(note) {
+                Ok(())
+            } else {
+                Err(Refusal::SkipWithoutNote)
+            }
         }
         (Some(wanted), _) => Err(Refusal::NotVerified { verifier: wanted.to_owned() }),
     }

@@ -294,6 +294,12 @@ fn circle(after: &[Vec<usize>], waiting: &[usize]) -> Vec<Index> {
     for (event, later) in after.iter().enumerate().filter(|(event, _)| waiting[*event] > 0) {
         later.iter().filter(|later| waiting[**later] > 0).for_each(|later| before[*later] = Some(event));
     }
+    // A finish that waits for its own claim is told by that: else the circle could lead through a child and back, and name
+    // a task twice.
+    (0..after.len())
+        .step_by(2)
+        .filter(|claimed| waiting[*claimed] > 0)
+        .for_each(|claimed| before[claimed + 1] = Some(claimed));
     let mut path: Vec<usize> = Vec::new();
     let mut at = waiting.iter().position(|count| *count > 0);
     while let Some(event) = at {

@@ -175,7 +175,7 @@ impl Authority for Link {
     fn published(&self, ledger: &Ledger<'_>, refs: &[(RefName, Oid)]) -> Result<()> {
         let seen = |(name, tip): &(RefName, Oid)| (name.seen_at(&self.remote.name), *tip);
         let mut noted: Vec<_> = refs.iter().map(seen).collect();
-        if ledger.publish(&mut noted, &[])?.is_none() {
+        if ledger.publish(&mut noted, &[], None)?.is_none() {
             for (name, tip) in refs {
                 self.note_seen(ledger, name, RecordId(*tip))?;
             }

@@ -10,7 +10,7 @@ use pm::store::{Store, StoreError};
 use super::world::*;
 
 /// A task of a batch that depends on others of it, by index.
-fn planned(line: usize, slug: &str, depends_on: &[usize]) -> Planned {
+pub fn planned(line: usize, slug: &str, depends_on: &[usize]) -> Planned {
     Planned {
         line,
         slug: slug.parse().expect("a slug"),
@@ -26,7 +26,7 @@ fn planned(line: usize, slug: &str, depends_on: &[usize]) -> Planned {
     }
 }
 
-fn create_all(ledger: &Ledger<'_>, batch: &[Planned], accept_existing: bool) -> Result<Batched> {
+pub fn create_all(ledger: &Ledger<'_>, batch: &[Planned], accept_existing: bool) -> Result<Batched> {
     ledger.create_all(&queue(), batch, accept_existing, &mut |_| {})
 }
 

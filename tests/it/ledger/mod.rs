@@ -3,7 +3,9 @@
 //! `world` builds ledgers and stands between them and their store; every other file holds the tests of one topic.
 
 mod batch;
+mod families;
 mod frozen;
 mod races;
 mod reads;
+mod simulation;
 mod world;

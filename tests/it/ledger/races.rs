@@ -1,29 +1,19 @@
 //! Races, one step at a time: somebody else gets in between a decision and its swap.
 //!
 //! A lost race is not the caller's error: the intent is decided again on what is there now, and what was meant for one
-//! claim is never decided against a newer one.
+//! claim is never decided against a newer one. (What other tasks do meanwhile is in `families`.)
 
 use std::cell::Cell;
 
 use pm::error::Error;
 use pm::ledger::Ledger;
-use pm::protocol::decide::{Draft, Intent};
-use pm::protocol::record::{Content, Mark, Phase, Status};
+use pm::protocol::decide::Intent;
+use pm::protocol::record::{Content, Phase};
 use pm::protocol::refusal::Refusal;
-use pm::protocol::state::TaskState;
 use pm::store::memory::MemoryStore;
 use pm::store::{Store, StoreError};
 
 use super::world::*;
-
-/// The refusal of an append.
-#[track_caller]
-fn refusal(result: pm::error::Result<pm::ledger::append::Appended>) -> Refusal {
-    match result.expect_err("refused") {
-        Error::Refused { refusal, .. } => refusal,
-        other => panic!("not refused by a rule: {other:?}"),
-    }
-}
 
 /// Prepares a task, then carries out an intent of w1's into which `intruder` gets in between decision and swap.
 fn race(
@@ -220,54 +210,6 @@ fn retries_are_bounded_and_running_out_of_them_is_a_lost_race() {
     let state = found(&own, "a").state;
     assert_eq!(state.phase(), Some(Phase::Working));
     assert_eq!(state.seq, 2 + u64::from(times.get()), "nothing but the intruder's records was kept");
-}
-
-/// Opens a closed task again, as a replan of a later pm will.
-fn reopen(store: &dyn Store, world: &World, slug: &str) {
-    let state: TaskState = found(&world.ledger(store, "w1"), slug).state;
-    let attempt = state.status.as_ref().expect("a status").status.attempt;
-    let status = Status { mark: Some(Mark::Replanned), ..Status::new(Phase::New, attempt, 0) };
-    let agent = "w2".parse().expect("an agent id");
-    let draft = Draft { agent, content: Content::Status(Box::new(status)), body: None };
-    let reopened = put(store, &state, vec![draft]);
-    publish(store, slug, &state, &reopened);
-}
-
-#[test]
-fn a_dependency_that_is_reopened_between_decision_and_swap_is_noticed() {
-    on_both_stores(|store| {
-        let world = World::new();
-        let own = world.ledger(store, "w1");
-        let dependency = plan(&own, "dependency").id;
-        for intent in [claim(), report(), finish()] {
-            act(&own, "dependency", intent).expect("worked off");
-        }
-        own.create(new_task("a", &[dependency])).expect("created");
-        let watched = Watched::new(store);
-        watched.before_next_swap(|| reopen(store, &world, "dependency"));
-        let result = act(&world.ledger(&watched, "w2"), "a", claim());
-        let Refusal::DependenciesOpen { open } = refusal(result) else { panic!("not noticed") };
-        assert_eq!((open[0].task, open[0].phase), (dependency, Some(Phase::New)));
-        assert_eq!(found(&own, "a").state.phase(), Some(Phase::New), "nobody holds it");
-    });
-}
-
-#[test]
-fn a_dependency_that_moved_but_is_done_again_lets_the_claim_through() {
-    on_both_stores(|store| {
-        let world = World::new();
-        let own = world.ledger(store, "w1");
-        let dependency = plan(&own, "dependency").id;
-        let life = || [claim(), report(), finish()];
-        life().into_iter().for_each(|intent| drop(act(&own, "dependency", intent).expect("worked off")));
-        own.create(new_task("a", &[dependency])).expect("created");
-        let watched = Watched::new(store);
-        watched.before_next_swap(|| {
-            reopen(store, &world, "dependency");
-            life().into_iter().for_each(|intent| drop(act(&own, "dependency", intent).expect("worked off again")));
-        });
-        act(&world.ledger(&watched, "w2"), "a", claim()).expect("claimed at the second try");
-    });
 }
 
 #[test]

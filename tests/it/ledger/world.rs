@@ -10,10 +10,9 @@ use pm::ledger::append::Appended;
 use pm::ledger::create::NewTask;
 use pm::ledger::find::Found;
 use pm::ledger::{Identity, Ledger};
-use pm::protocol::apply;
-use pm::protocol::codec;
-use pm::protocol::decide::{Draft, Intent, Stamp};
-use pm::protocol::record::{ClockReading, Nonce, Priority, Report, Task};
+use pm::protocol::decide::Intent;
+use pm::protocol::record::{ClockReading, ContextId, Priority, Report, Task};
+use pm::protocol::refusal::Refusal;
 use pm::protocol::state::TaskState;
 use pm::store::git::GitStore;
 use pm::store::lock::Held;
@@ -176,6 +175,7 @@ pub struct World {
     pub clock: Still,
     identity: Identity,
     agents: Vec<AgentId>,
+    contexts: Vec<ContextId>,
 }
 
 impl World {
@@ -184,8 +184,15 @@ impl World {
         World {
             clock: Still::new(),
             identity: Identity { committer: ("Ada".to_owned(), email.clone()), email },
-            agents: ["w1", "w2", "sweeper"].map(|agent| agent.parse().expect("an agent id")).to_vec(),
+            agents: ["w1", "w2", "w3", "w4", "sweeper"].map(|agent| agent.parse().expect("an agent id")).to_vec(),
+            contexts: ["c1", "c2", "c3"].map(|context| context.parse().expect("a context")).to_vec(),
         }
+    }
+
+    /// The ledger as this agent sees it, who works in a context.
+    pub fn ledger_in<'a>(&'a self, store: &'a dyn Store, agent: &str, context: &str) -> Ledger<'a> {
+        let context = self.contexts.iter().find(|known| known.as_str() == context);
+        Ledger { context: Some(context.expect("a context of this world")), ..self.ledger(store, agent) }
     }
 
     /// The ledger as this agent sees it.
@@ -204,13 +211,23 @@ impl World {
 
 /// Runs a test over both stores.
 pub fn on_both_stores(check: impl Fn(&dyn Store)) {
-    check(&MemoryStore::new());
+    on_both_stores_twice(|store, _| check(store));
+}
+
+/// Runs a test over both stores, opened twice: as two processes would.
+pub fn on_both_stores_twice(check: impl Fn(&dyn Store, &dyn Store)) {
+    let store = MemoryStore::new();
+    check(&store, &store);
     let repo = Repo::new();
-    repo.git(&["config", "pm.durability", "process"]);
+    check(&open(&repo), &open(&repo));
+    repo.assert_sound();
+}
+
+/// Opens a repository, in which nothing need be synced.
+pub fn open(repo: &Repo) -> GitStore {
     let mut store = GitStore::discover(repo.path()).expect("usable");
     store.set_durability(pm::store::Durability::Process);
-    check(&store);
-    repo.assert_sound();
+    store
 }
 
 pub fn queue() -> Queue {
@@ -244,6 +261,20 @@ fn definition(slug: &str, depends_on: &[TaskId]) -> Task {
 /// A task without a text that is to be created.
 pub fn new_task(slug: &str, depends_on: &[TaskId]) -> NewTask {
     NewTask { task: definition(slug, depends_on), body: None, replan_of: None }
+}
+
+/// A part of the task `parent`.
+pub fn child(slug: &str, parent: TaskId) -> NewTask {
+    let mut new = new_task(slug, &[]);
+    new.task.parent = Some(parent);
+    new
+}
+
+/// A sticky task with these dependencies.
+pub fn sticky(slug: &str, depends_on: &[TaskId]) -> NewTask {
+    let mut new = new_task(slug, depends_on);
+    new.task.sticky = true;
+    new
 }
 
 pub fn plan(ledger: &Ledger<'_>, slug: &str) -> TaskState {
@@ -287,29 +318,23 @@ pub fn reclaim() -> Intent {
     Intent::Reclaim { claim: None, reason: None }
 }
 
+pub fn cancel() -> Intent {
+    Intent::Cancel { reason: None }
+}
+
+pub fn replan() -> Intent {
+    Intent::Replan { note: None }
+}
+
+pub fn supersede(by: TaskId) -> Intent {
+    Intent::Supersede { by, note: None }
+}
+
 pub fn sweep(observed: RecordId) -> Intent {
     Intent::Sweep { observed, reason: None, max_attempts: 0 }
 }
 
-/// Puts records on top of a chain without any ledger: what no command of this build writes.
-pub fn put(store: &dyn Store, state: &TaskState, drafts: Vec<Draft>) -> TaskState {
-    let by = pm::commit::Signature {
-        name: b"Ada".to_vec(),
-        email: b"ada@example.com".to_vec(),
-        seconds: 1_796_000_000,
-        offset: 0,
-    };
-    let mut state = state.clone();
-    for (nonce, draft) in drafts.into_iter().enumerate() {
-        let stamp = Stamp { email: "ada@example.com", at: 1_796_000_000, clock: None, nonce: Nonce(nonce as u64) };
-        let record = draft.into_record(Some(&state), &stamp);
-        let id = RecordId(store.write_commit(&codec::encode(&record, by.clone())).expect("written"));
-        state = apply::apply(Some(state), id, &record).expect("a valid record");
-    }
-    state
-}
-
-/// Moves a ref to a state that [`put`] built.
+/// Moves a ref without any ledger.
 pub fn publish(store: &dyn Store, slug: &str, from: &TaskState, to: &TaskState) {
     let name = name(slug);
     let held = store.lock(&[(name.shard(), Mode::Exclusive)]).expect("free");
@@ -322,4 +347,13 @@ pub fn publish(store: &dyn Store, slug: &str, from: &TaskState, to: &TaskState) 
 pub fn code<T: std::fmt::Debug>(result: Result<T>) -> u8 {
     let error: Error = result.expect_err("refused");
     error.exit_code().number()
+}
+
+/// The refusal of an append.
+#[track_caller]
+pub fn refusal(result: Result<Appended>) -> Refusal {
+    match result.expect_err("refused") {
+        Error::Refused { refusal, .. } => refusal,
+        other => panic!("not refused by a rule: {other:?}"),
+    }
 }

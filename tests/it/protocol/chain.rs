@@ -1,5 +1,5 @@
-//! Chains built from a script of words, as `plan claim beat report done`; `claim:w2` is another agent's claim, and
-//! `plan+verifier` a task with options.
+//! Chains built from a script of words, as `plan claim beat report done`; `claim:w2` is another agent's claim,
+//! `claim+c2` one from context c2, and `plan+verifier` a task with options.
 //!
 //! Links and counters are found by reading the records below, not by asking the state under test.
 
@@ -94,6 +94,12 @@ impl Chain {
         self.records.iter().filter(|(_, record)| is_claim(record)).map(|(id, _)| *id).collect()
     }
 
+    /// The commits of all reports, oldest first.
+    pub fn reports(&self) -> Vec<RecordId> {
+        let is_report = |record: &Record| matches!(record.content, Content::Report(_));
+        self.records.iter().filter(|(_, record)| is_report(record)).map(|(id, _)| *id).collect()
+    }
+
     /// What links a new record must carry.
     pub fn links(&self) -> Links {
         Links {
@@ -115,7 +121,7 @@ impl Chain {
             "preempt" => Content::Heartbeat(Heartbeat { preempt: true, progress: None }),
             "report" => Content::Report(report(false)),
             "synthetic" => Content::Report(report(true)),
-            verb => Content::Status(Box::new(self.next_status(verb))),
+            verb => Content::Status(Box::new(self.next_status(verb, options))),
         };
         let is_task = matches!(content, Content::Task(_));
         self.signed(who, if is_task { Links::default() } else { self.links() }, content)
@@ -138,7 +144,7 @@ impl Chain {
         }
     }
 
-    fn next_status(&self, verb: &str) -> Status {
+    fn next_status(&self, verb: &str, options: &str) -> Status {
         let links = self.links();
         let below = self.records.iter().rev().find_map(|(_, record)| match &record.content {
             Content::Status(status) => Some(status.as_ref().clone()),
@@ -158,12 +164,10 @@ impl Chain {
             "new" => Status::new(Phase::New, 0, 0),
             "clone" => Status { replan_of: Some(TaskId(id(903).0)), ..Status::new(Phase::New, 0, 0) },
             "claim" => {
-                let context = given_task.sticky.then(|| "c1".parse().expect("a context"));
-                Status {
-                    attempt: below.attempt + 1,
-                    context: below.context.clone().or(context),
-                    ..same(Phase::Working)
-                }
+                let given = if options.is_empty() { "c1" } else { options };
+                let context = given_task.sticky.then(|| given.parse().expect("a context"));
+                let context = if options.is_empty() { below.context.clone().or(context) } else { context };
+                Status { attempt: below.attempt + 1, context, ..same(Phase::Working) }
             }
             "release" => Status { reclaims: 0, mark: Some(Mark::Released), ..same(Phase::New) },
             "done" => {
@@ -215,6 +219,6 @@ pub fn spelled_out(word: &str) -> Vec<String> {
         "cancel" => &["synthetic", "cancelled"],
         verb => &[verb],
     };
-    let options = |verb: &str| if verb == "task" { options.as_str() } else { "" };
+    let options = |verb: &str| if ["task", "claim"].contains(&verb) { options.as_str() } else { "" };
     words.iter().map(|verb| format!("{verb}{}{who}", options(verb))).collect()
 }

@@ -10,6 +10,7 @@ mod decisions;
 mod forgeries;
 mod git;
 pub mod golden;
+mod graphs;
 mod hostile;
 mod properties;
 mod tips;
@@ -22,9 +23,15 @@ const CASES: u32 = 10_000;
 
 /// Proves a property, or panics with the smallest input that breaks it.
 pub fn for_all<S: Strategy>(inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
-    let given = Config::default();
+    for_all_of(CASES, inputs, property);
+}
+
+/// As [`for_all`], over fewer cases: for properties whose cases take their time.
+pub fn for_all_of<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
+    // Without the variable, proptest says 256 itself.
+    let asked = std::env::var_os("PROPTEST_CASES").map_or(0, |_| Config::default().cases);
     // No file of past failures: the tree has no place for it, and the smallest input is printed.
-    let config = Config { cases: given.cases.max(CASES), failure_persistence: None, ..given };
+    let config = Config { cases: cases.max(asked), failure_persistence: None, ..Config::default() };
     if let Err(failure) = TestRunner::new(config).run(&inputs, property) {
         panic!("{failure}");
     }

@@ -3,18 +3,24 @@
 //! A [`Model`] says in a page what the rules are, knowing nothing of records; every step of a walk is compared with
 //! it, and every walk must keep what section 4 of the design promises.
 
+mod model;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use pm::id::{AgentId, RecordId};
+use pm::error::{Error, Place};
+use pm::id::{RecordId, TaskId};
 use pm::protocol::apply::{Rule, apply, end};
-use pm::protocol::decide::{Facts, Intent, Others, Stamp, decide};
-use pm::protocol::record::{Nonce, Phase, Record, Report};
+use pm::protocol::decide::{Facts, Intent, Others, Stamp, Verified, decide};
+use pm::protocol::record::{ContextId, Nonce, Phase, Record, Report, Verification};
+use pm::protocol::refusal::{Refusal, Unmet};
 use pm::protocol::state::{BrokenLink, TaskState, from_tip};
+use pm::protocol::sticky::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-use super::chain::{Chain, agent, id, phase, task};
+use self::model::Model;
+use super::chain::{Chain, agent, id, phase};
 use super::for_all;
 
 /// The longest walk, in steps.
@@ -23,7 +29,22 @@ const STEPS: usize = 25;
 /// The most direct reads of objects that a state may cost, beyond the tip (design, section 3).
 const READS: usize = 3;
 
-const AGENTS: [&str; 4] = ["w1", "w2", "s1", "op"];
+/// The agents, each with the context that it works in.
+const AGENTS: [(&str, Option<&str>); 4] = [("w1", Some("c1")), ("w2", Some("c2")), ("s1", Some("c1")), ("op", None)];
+
+/// The options of the task; one with a verifier comes more often, since much is asked about that.
+const OPTIONS: [&str; 10] = [
+    "",
+    "+max0",
+    "+max1",
+    "+max2",
+    "+max3+ttl",
+    "+sticky",
+    "+sticky+max2",
+    "+verifier",
+    "+sticky+verifier",
+    "+verifier",
+];
 
 /// What an agent does next. The number chooses among claims, tips or limits.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +54,8 @@ enum Act {
     Report(u8),
     Release(u8),
     Finish(u8, bool),
+    /// Finishes, and says what the verifier said, of which report, and why.
+    FinishVerified(u8, bool),
     Sweep(u8),
     SweepLate(u8),
     Reclaim(u8),
@@ -44,7 +67,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    (0..20_u8, any::<u8>()).prop_map(|(kind, n)| match kind {
+    (0..28_u8, any::<u8>()).prop_map(|(kind, n)| match kind {
         0..4 => Act::Claim,
         4 | 5 => Act::Beat(n),
         6 | 7 => Act::Report(n),
@@ -54,99 +77,47 @@ fn act() -> impl Strategy<Value = Act> {
         11..=13 => Act::Sweep(n),
         14 => Act::SweepLate(n),
         15 => Act::Reclaim(n),
-        16 => Act::Cancel,
+        16 if n < 64 => Act::Cancel,
         17 => Act::Replan,
         18 if n < 64 => Act::Supersede,
+        19 => Act::FinishVerified(n, n % 8 > 0),
+        16 | 18 | 20 | 22..26 => Act::FinishVerified(n, true),
+        21 => Act::Report(n),
         _ => Act::Zombie(n),
     })
 }
 
-fn walk() -> impl Strategy<Value = (u8, Vec<(usize, Act)>)> {
-    (0..6_u8, prop::collection::vec((0..AGENTS.len(), act()), 0..=STEPS))
+/// Every other walk begins with a claim and a report of it: much can be asked of those.
+fn walk() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    let steps = prop::collection::vec((0..AGENTS.len(), act(), 0..8_u8), 0..=STEPS);
+    (0..OPTIONS.len(), any::<bool>(), steps).prop_map(|(options, is_reported, steps)| {
+        let begun = [(0, Act::Claim, u8::MAX), (0, Act::Report(0), u8::MAX)];
+        (options, begun.into_iter().filter(|_| is_reported).chain(steps).collect())
+    })
 }
 
-/// The rules, without records.
-#[derive(Debug, Clone)]
-struct Model {
-    limit: Option<u32>,
-    phase: Phase,
-    holder: Option<(AgentId, RecordId)>,
-    reported: bool,
-    attempt: u64,
-    reclaims: u64,
+/// Who does what, and what other tasks have to say (mostly nothing).
+type Step = (usize, Act, u8);
+
+fn others(n: u8) -> Others {
+    let open = || Unmet { task: TaskId(id(901).0), place: None, phase: Some(Phase::New) };
+    let tied = |context: &str| {
+        let place = ("default".parse().expect("a queue"), "tied".parse().expect("a slug"));
+        vec![Bound { place, context: context.parse().expect("a context") }]
+    };
+    match n {
+        0 => Others { unmet: vec![open()], ..Others::default() },
+        1 => Others { parent: Some(open()), ..Others::default() },
+        2 => Others { open_children: vec![open()], ..Others::default() },
+        3 => Others { tied: tied("c1"), ..Others::default() },
+        4 => Others { tied: [tied("c2"), tied("c1")].concat(), ..Others::default() },
+        _ => Others::default(),
+    }
 }
 
-impl Model {
-    /// Whether `who` may act as the holder, naming a claim or not.
-    fn holds(&self, who: &AgentId, named: Option<RecordId>) -> bool {
-        self.holder.as_ref().is_some_and(|(holder, claim)| named.map_or(who == holder, |named| named == *claim))
-    }
-
-    fn leave(&mut self, phase: Phase, reclaims: u64) {
-        (self.phase, self.reclaims, self.holder, self.reported) = (phase, reclaims, None, false);
-    }
-
-    /// What the intent does, or `None` if it is refused. `new` is the id that a claim would get.
-    fn step(&mut self, who: &AgentId, intent: &Intent, tip: RecordId, new: RecordId) -> Option<&'static str> {
-        let working = self.phase == Phase::Working;
-        match intent {
-            Intent::Claim { .. } if self.phase == Phase::New => {
-                (self.phase, self.holder, self.reported) = (Phase::Working, Some((who.clone(), new)), false);
-                self.attempt += 1;
-                Some("claim")
-            }
-            Intent::Heartbeat { claim, .. } if working && self.holds(who, *claim) => Some("beat"),
-            Intent::Report { claim, .. } if working && self.holds(who, *claim) => {
-                self.reported = true;
-                Some("report")
-            }
-            Intent::Release { claim, .. } if working && self.holds(who, *claim) => {
-                self.leave(Phase::New, 0);
-                Some("release")
-            }
-            Intent::Finish { claim, done, .. } if working && self.holds(who, *claim) && self.reported => {
-                self.leave(if *done { Phase::Done } else { Phase::Rejected }, self.reclaims);
-                Some("finish")
-            }
-            Intent::Sweep { observed, max_attempts, .. } if working && *observed == tip => {
-                let reclaims = if self.reported { 0 } else { self.reclaims + 1 };
-                let limit = u64::from(self.limit.unwrap_or(*max_attempts));
-                let kill = limit > 0 && reclaims >= limit;
-                self.leave(if kill { Phase::Rejected } else { Phase::New }, reclaims);
-                Some(if kill { "kill" } else { "sweep" })
-            }
-            Intent::Reclaim { claim, .. } if working => {
-                let current = self.holder.as_ref().map(|(_, claim)| *claim);
-                if claim.is_some() && *claim != current {
-                    return None;
-                }
-                self.leave(Phase::New, 0);
-                Some("reclaim")
-            }
-            _ => None,
-        }
-    }
-
-    /// What an operator's hand-written records do.
-    fn operate(&mut self, act: Act) -> Option<&'static str> {
-        let closed = matches!(self.phase, Phase::Done | Phase::Rejected);
-        let open = matches!(self.phase, Phase::New | Phase::Working);
-        match act {
-            Act::Cancel if open => {
-                self.leave(Phase::Rejected, self.reclaims);
-                Some("cancel")
-            }
-            Act::Replan if closed => {
-                self.leave(Phase::New, 0);
-                Some("replan")
-            }
-            Act::Supersede if closed || self.phase == Phase::New => {
-                self.leave(Phase::Superseded, self.reclaims);
-                Some("supersede")
-            }
-            _ => None,
-        }
-    }
+fn code(refusal: Refusal) -> u8 {
+    let place = Place { queue: "default".parse().expect("a queue"), slug: "build".parse().expect("a slug") };
+    Error::Refused { task: TaskId(id(1).0), place, refusal }.exit_code().number()
 }
 
 /// One walk under way.
@@ -158,18 +129,9 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(options: u8) -> Walk {
-        let options = ["", "+max0", "+max1", "+max2", "+max3", "+ttl"][usize::from(options)];
-        let chain = Chain::of(&format!("plan{options}"));
-        let model = Model {
-            limit: task(options.trim_start_matches('+')).max_attempts,
-            phase: Phase::New,
-            holder: None,
-            reported: false,
-            attempt: 0,
-            reclaims: 0,
-        };
-        Walk { past: vec![chain.state().clone()], chain, model }
+    fn new(options: usize) -> Walk {
+        let chain = Chain::of(&format!("plan{}", OPTIONS[options]));
+        Walk { past: vec![chain.state().clone()], chain, model: Model::new(OPTIONS[options]) }
     }
 
     /// No claim, the newest one, or any; as the number says.
@@ -182,11 +144,11 @@ impl Walk {
         }
     }
 
-    fn intent(&self, act: Act) -> Option<Intent> {
+    fn intent(&self, act: Act) -> Intent {
         let tip = self.chain.state().tip;
         let late = |n: u8| self.chain.records[usize::from(n) % self.chain.records.len()].0;
         let sweep = |observed, n: u8| Intent::Sweep { observed, reason: None, max_attempts: u32::from(n % 3) };
-        Some(match act {
+        match act {
             Act::Claim => Intent::Claim { ttl: None },
             Act::Beat(n) => Intent::Heartbeat { claim: self.named(n), progress: None },
             Act::Report(n) => {
@@ -196,16 +158,27 @@ impl Walk {
             }
             Act::Release(n) => Intent::Release { claim: self.named(n), reason: None },
             Act::Finish(n, done) => Intent::Finish { claim: self.named(n), done, note: None, verified: None },
+            Act::FinishVerified(n, done) => {
+                let note = Some(if n & 8 == 0 { "too short" } else { "long enough" }.to_owned());
+                let report = self.chain.reports().iter().rev().nth(usize::from(n % 8 == 7)).copied();
+                let exit = [0, -1, -1, 1][usize::from(n / 16 % 4)];
+                let verification = Verification { verifier: "make test".to_owned(), exit, summary: None };
+                let verified = Some(Verified { report: report.unwrap_or(id(999)), verification });
+                Intent::Finish { claim: self.named(n), done, note, verified }
+            }
             Act::Sweep(n) => sweep(tip, n),
             Act::SweepLate(n) => sweep(late(n), n),
             Act::Reclaim(n) => Intent::Reclaim { claim: self.named(n), reason: None },
-            Act::Cancel | Act::Replan | Act::Supersede | Act::Zombie(_) => return None,
-        })
+            Act::Cancel => Intent::Cancel { reason: None },
+            Act::Replan => Intent::Replan { note: None },
+            Act::Supersede => Intent::Supersede { by: TaskId(id(904).0), note: None },
+            Act::Zombie(_) => unreachable!("it has its intents from the past"),
+        }
     }
 
-    /// The records that an agent would write on top of a state, with ids from `first` on.
-    fn decided(state: &TaskState, intent: &Intent, who: &AgentId, first: usize) -> Option<Vec<Record>> {
-        let drafts = decide(state, intent, &Facts { agent: who, context: None, others: &Others::default() }).ok()?;
+    /// The records that would be written on top of a state, with ids from `first` on.
+    fn decided(state: &TaskState, intent: &Intent, facts: &Facts<'_>, first: usize) -> Result<Vec<Record>, Refusal> {
+        let drafts = decide(state, intent, facts)?;
         let mut state = state.clone();
         let mut records = Vec::new();
         for draft in drafts {
@@ -215,50 +188,55 @@ impl Walk {
             state = apply(Some(state), id, &record).expect("apply accepts whatever decide emits");
             records.push(record);
         }
-        Some(records)
+        Ok(records)
     }
 
     /// Takes one step; tells what came of it.
-    fn step(&mut self, who: &AgentId, act: Act) -> Result<&'static str, TestCaseError> {
+    fn step(&mut self, (who, act, around): Step) -> Result<String, TestCaseError> {
+        let (name, context) = AGENTS[who];
+        let (who, others) = (agent(name), others(around));
+        let context: Option<ContextId> = context.map(|context| context.parse().expect("a context"));
+        let facts = Facts { agent: &who, context: context.as_ref(), others: &others };
         if let Act::Zombie(n) = act {
-            return self.zombie(who, n);
+            return self.zombie(&facts, n).map(str::to_owned);
         }
-        let (tip, new) = (self.chain.state().tip, id(self.chain.records.len() + 1));
-        let Some(intent) = self.intent(act) else {
-            let expected = self.model.operate(act);
-            let words: &[&str] = match act {
-                Act::Cancel => &["synthetic", "cancelled"],
-                Act::Replan => &["replan"],
-                _ => &["supersede"],
-            };
-            let written = words.iter().all(|word| self.chain.push(self.chain.next(word)).is_ok());
-            prop_assert_eq!(written, expected.is_some(), "{:?} in {:?}", act, self.model);
-            return Ok(expected.unwrap_or("refused"));
-        };
-        let expected = self.model.step(who, &intent, tip, new);
-        let records = Walk::decided(self.chain.state(), &intent, who, self.chain.records.len() + 1);
-        prop_assert_eq!(records.is_some(), expected.is_some(), "{:?} in {:?}", intent, self.model);
+        let (tip, first) = (self.chain.state().tip, self.chain.records.len() + 1);
+        let intent = self.intent(act);
+        let expected = self.model.step(&intent, &facts, tip, id(first));
+        let records = Walk::decided(self.chain.state(), &intent, &facts, first).map_err(code);
+        prop_assert_eq!(
+            records.as_ref().err(),
+            expected.as_ref().err(),
+            "{:?} by {:?} in {:?}",
+            intent,
+            facts,
+            self.model
+        );
         for record in records.unwrap_or_default() {
             prop_assert!(self.chain.push(record).is_ok());
         }
-        Ok(expected.unwrap_or("refused"))
+        Ok(expected.map_or_else(|code| code.to_string(), str::to_owned))
     }
 
     /// Records that were decided against an older state never enter the chain, not even with a fresh parent.
-    fn zombie(&mut self, who: &AgentId, n: u8) -> Result<&'static str, TestCaseError> {
+    fn zombie(&mut self, facts: &Facts<'_>, n: u8) -> Result<&'static str, TestCaseError> {
         let now = self.chain.state().clone();
-        let then = &self.past[usize::from(n / 8) % self.past.len()];
+        let then = &self.past[usize::from(n / 11) % self.past.len()];
         let claim = then.claim().map(|claim| claim.id);
-        let intent = match n % 8 {
+        let intent = match n % 11 {
             0 | 1 => Intent::Claim { ttl: None },
             2 => Intent::Heartbeat { claim, progress: None },
             3 => Intent::Release { claim, reason: None },
             4 | 5 => Intent::Finish { claim, done: true, note: None, verified: None },
             6 => Intent::Reclaim { claim, reason: None },
+            7 => Intent::Cancel { reason: None },
+            8 => Intent::Replan { note: None },
+            9 => Intent::Supersede { by: TaskId(id(904).0), note: None },
             _ => Intent::Sweep { observed: then.tip, reason: None, max_attempts: 1 },
         };
-        let Some(records) = Walk::decided(then, &intent, who, 800).filter(|_| then.tip != now.tip) else {
-            return Ok("idle");
+        let records = match Walk::decided(then, &intent, facts, 800) {
+            Ok(records) if then.tip != now.tip => records,
+            _ => return Ok("idle"),
         };
         for record in records {
             let broken = apply(Some(now.clone()), id(899), &record).expect_err("a stale record");
@@ -280,7 +258,7 @@ impl Walk {
         prop_assert_eq!(status.status.phase, model.phase);
         prop_assert_eq!((status.status.attempt, status.status.reclaims), (model.attempt, model.reclaims));
         prop_assert_eq!(state.claim().map(|claim| (claim.holder, claim.id)), model.holder.clone());
-        prop_assert_eq!(state.proof().is_some(), model.reported);
+        prop_assert_eq!((state.proof(), state.context()), (model.report, model.context.as_ref()));
         prop_assert_eq!(state.seq as usize, self.chain.records.len() - 1);
         prop_assert_eq!(model.phase == Phase::Working, model.holder.is_some());
 
@@ -326,8 +304,8 @@ fn random_walks_keep_every_promise() {
     for_all(walk(), |(options, steps)| {
         let mut walk = Walk::new(options);
         walk.check()?;
-        for (who, act) in steps {
-            let came_of_it = walk.step(&agent(AGENTS[who]), act)?;
+        for step in steps {
+            let came_of_it = walk.step(step)?;
             *seen.borrow_mut().entry(came_of_it).or_insert(0) += 1;
             walk.check()?;
         }
@@ -347,10 +325,19 @@ fn random_walks_keep_every_promise() {
         "replan",
         "supersede",
         "zombie",
-        "refused",
+        "6",
+        "7",
+        "8",
+        "9",
+        "10",
+        "11",
+        "12",
+        "13",
+        "14",
+        "15",
     ] {
         let times = seen.get(outcome).copied().unwrap_or(0);
-        assert!(times >= 200, "'{outcome}' happened {times} times: nothing is proven about it ({seen:?})");
+        assert!(times >= 100, "'{outcome}' happened {times} times: nothing is proven about it ({seen:?})");
     }
 }
 
@@ -363,7 +350,8 @@ fn check_limit(limit: u32, before: u32, own: bool) {
         chain.push(chain.next("claim")).expect("a claim");
         let intent = Intent::Sweep { observed: chain.state().tip, reason: None, max_attempts: limit };
         let first = chain.records.len() + 1;
-        for record in Walk::decided(chain.state(), &intent, &agent("s1"), first).expect("a claim to sweep") {
+        let facts = Facts { agent: &agent("s1"), context: None, others: &Others::default() };
+        for record in Walk::decided(chain.state(), &intent, &facts, first).expect("a claim to sweep") {
             chain.push(record).expect("apply accepts whatever decide emits");
         }
     }

@@ -1,0 +1,151 @@
+//! That nobody is planned to wait in a circle: neither by one plan, nor by two that are made at the same moment.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Ledger;
+use super::batch::{Named, Planned};
+use super::resolve::{Scan, place};
+use crate::error::{Error, Result};
+use crate::id::{Queue, RecordId, RefName, TASKS};
+use crate::protocol::graph::{Graph, Waits, claim_order};
+use crate::protocol::record::Task;
+use crate::store::Mode;
+
+/// The shard whose lock is taken by all plans that could make a circle, since two of them could do so together although
+/// they have no task in common. Any would do.
+const PLANS: u8 = 0;
+
+/// The tasks that there were when a plan was seen to make no circle.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    known: HashSet<RefName>,
+}
+
+impl Ledger<'_> {
+    /// Refuses a task that would wait for something that waits for it: one with a parent and dependencies may.
+    pub(super) fn check_order(&self, task: &Task) -> Result<Option<Ordered>> {
+        if !may_make_a_circle(task) {
+            return Ok(None);
+        }
+        let scan = self.scan(TASKS)?;
+        let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
+        let mut waits = waits_of(&graph);
+        waits.push(waits_for(&graph, task));
+        let name = |at: usize| match graph.tasks().get(at) {
+            Some(state) => place(state).to_string(),
+            None => format!("{}/{}", task.queue, task.slug),
+        };
+        claim_order(&waits).map_err(|circle| circular(&circle, name))?;
+        Ok(Some(Ordered::by(&scan)))
+    }
+
+    /// Whether a plan makes no circle with what was planned since it was checked, now that the lock of all such plans is
+    /// held.
+    pub(super) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
+        let Some(Ordered { known }) = ordered else { return Ok(true) };
+        let is_late = |task: Option<Box<Task>>| task.is_some_and(|task| may_make_a_circle(&task));
+        let tips = self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name));
+        Ok(!tips.filter_map(|(_, tip)| tip.ok()).any(|tip| is_late(self.task_of(RecordId(tip)))))
+    }
+
+    /// An order in which every task comes after what it names, and what that was judged by, if others could change it.
+    ///
+    /// # Errors
+    /// `InvalidGraph` with a circle.
+    pub(super) fn batch_order(&self, queue: &Queue, batch: &[Planned]) -> Result<(Vec<usize>, Option<Ordered>)> {
+        // A circle can only lead through tasks that exist where a task hangs below one of them and waits for another.
+        let is_below_others = self.is_below_others(queue, batch)?;
+        let scan = if is_below_others { self.scan(TASKS)? } else { Default::default() };
+        let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
+        // A task of the batch that is there already is one task, and waits for what either says.
+        let lines: HashMap<RefName, usize> =
+            batch.iter().enumerate().map(|(at, planned)| (RefName::of_task(queue, &planned.slug), at)).collect();
+        let line = |there: usize| lines.get(&scan.tasks[there].0).copied();
+        let place_of = |there: usize| line(there).unwrap_or(batch.len() + there);
+        let at = |named: &Named| match named {
+            Named::Batch(other) => Some(*other),
+            Named::Task(id) => graph.here(*id).map(place_of),
+        };
+        let own = batch.iter().map(|planned| Waits {
+            parent: planned.parent.as_ref().and_then(at),
+            depends_on: planned.depends_on.iter().filter_map(at).collect(),
+        });
+        let mut waits: Vec<Waits> = own.collect();
+        for (there, known) in waits_of(&graph).into_iter().enumerate() {
+            let parent = known.parent.map(place_of);
+            let depends_on = known.depends_on.into_iter().map(place_of);
+            match line(there) {
+                Some(at) => {
+                    waits[at].parent = parent.or(waits[at].parent);
+                    waits[at].depends_on.extend(depends_on);
+                    waits.push(Waits::default());
+                }
+                None => waits.push(Waits { parent, depends_on: depends_on.collect() }),
+            }
+        }
+        let name = |at: usize| match batch.get(at) {
+            Some(planned) => planned.slug.to_string(),
+            None => place(graph.tasks()[at - batch.len()]).to_string(),
+        };
+        let order = claim_order(&waits).map_err(|circle| circular(&circle, name))?;
+        let order = order.into_iter().filter(|at| *at < batch.len()).collect();
+        Ok((order, is_below_others.then(|| Ordered::by(&scan))))
+    }
+
+    /// Whether a task of the batch is a part of one that is there already.
+    fn is_below_others(&self, queue: &Queue, batch: &[Planned]) -> Result<bool> {
+        let mut in_batch = HashSet::new();
+        for planned in batch {
+            match planned.parent {
+                Some(Named::Task(_)) => return Ok(true),
+                Some(Named::Batch(other)) => drop(in_batch.insert(other)),
+                None => {}
+            }
+        }
+        for other in in_batch {
+            if self.store.tip(&RefName::of_task(queue, &batch[other].slug))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Ordered {
+    /// What was read.
+    pub(super) fn by(scan: &Scan) -> Ordered {
+        let readable = scan.tasks.iter().map(|(name, _)| name);
+        Ordered { known: readable.chain(scan.damaged.iter().map(|damage| &damage.name)).cloned().collect() }
+    }
+
+    /// The lock that keeps others from planning what would make it untrue.
+    pub(super) fn shard(&self) -> (u8, Mode) {
+        (PLANS, Mode::Exclusive)
+    }
+}
+
+/// Whether somebody could wait for a new task who is waited for by it. Nobody names it yet, so only its parent waits for it,
+/// and that matters only where it waits for others.
+fn may_make_a_circle(task: &Task) -> bool {
+    task.parent.is_some() && !task.depends_on.is_empty()
+}
+
+/// What the tasks that exist wait for.
+pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
+    let waits = |at| Waits { parent: graph.parent(at), depends_on: graph.dependencies(at).to_vec() };
+    (0..graph.tasks().len()).map(waits).collect()
+}
+
+/// What a new task waits for, among those that exist.
+fn waits_for(graph: &Graph<'_>, task: &Task) -> Waits {
+    Waits {
+        parent: task.parent.and_then(|id| graph.here(id)),
+        depends_on: task.depends_on.iter().filter_map(|id| graph.here(*id)).collect(),
+    }
+}
+
+/// The refusal of a circle.
+fn circular(circle: &[usize], name: impl Fn(usize) -> String) -> Error {
+    let names: Vec<_> = circle.iter().chain(circle.first()).map(|at| name(*at)).collect();
+    Error::InvalidGraph(format!("the plan has a cycle, nothing was written: {}", names.join(" -> ")))
+}
