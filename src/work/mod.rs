@@ -37,6 +37,7 @@ pub mod stop;
 pub mod supply;
 mod tide;
 pub mod transcript;
+mod turns;
 pub mod vigil;
 
 use std::ffi::OsString;

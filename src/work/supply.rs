@@ -14,6 +14,7 @@ use super::renewal::TTL_MIN_MS;
 use super::shelf::Shelf;
 use super::stop::{Stop, Wish};
 use super::tide::Tide;
+use super::turns::{Claiming, Parked, Scouting};
 use crate::clock::since_boot_ms;
 use crate::error::{Error, Place, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
@@ -92,7 +93,7 @@ pub struct Taken {
 pub struct Supply {
     terms: Terms,
     shelf: Mutex<Shelf>,
-    changed: Condvar,
+    pub(super) changed: Condvar,
 }
 
 impl Supply {
@@ -101,7 +102,7 @@ impl Supply {
         Supply { terms, shelf: Mutex::new(Shelf::new()), changed: Condvar::new() }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
         // What a panic would leave behind is seen to by `Claiming` and `Scouting`.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -363,47 +364,5 @@ impl Supply {
             *said = runnable.blocked;
         }
         false
-    }
-}
-
-/// A task that waits for its children, until this is dropped.
-pub struct Parked<'a> {
-    supply: &'a Supply,
-    place: Place,
-}
-
-impl Drop for Parked<'_> {
-    fn drop(&mut self) {
-        self.supply.shelf().parked.remove(&self.place);
-    }
-}
-
-/// An agent is claiming a task, until this is dropped: with or without success, or by a panic.
-struct Claiming<'a> {
-    supply: &'a Supply,
-    task: TaskId,
-    has_claimed: bool,
-}
-
-impl Drop for Claiming<'_> {
-    fn drop(&mut self) {
-        let mut shelf = self.supply.shelf();
-        shelf.claiming -= 1;
-        if self.has_claimed {
-            shelf.taken += 1;
-        } else {
-            shelf.in_hand.remove(&self.task);
-        }
-        self.supply.changed.notify_all();
-    }
-}
-
-/// An agent reads the ledger for all of them, until this is dropped.
-struct Scouting<'a>(&'a Supply);
-
-impl Drop for Scouting<'_> {
-    fn drop(&mut self) {
-        self.0.shelf().is_scouted = false;
-        self.0.changed.notify_all();
     }
 }
