@@ -116,8 +116,7 @@ impl Ledger<'_> {
 
 /// What the tasks that exist wait for.
 pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
-    let waits = |at| Waits { parent: graph.parent(at), depends_on: graph.dependencies(at).to_vec() };
-    (0..graph.tasks().len()).map(waits).collect()
+    graph.waits(&(0..graph.tasks().len()).collect::<Vec<_>>())
 }
 
 /// What a new task waits for, among those that exist.
