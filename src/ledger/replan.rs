@@ -68,7 +68,7 @@ impl Ledger<'_> {
     /// `WrongPhase` for a superseded task; what the store says of the task itself. What befell the others is in the steps.
     pub fn replan(&self, found: &Found, change: &Change, spread: Spread, note: Option<&str>) -> Result<Replanned> {
         let intent = || Intent::Replan { note: note.map(str::to_owned) };
-        if found.state.phase() == Some(Phase::Superseded) {
+        if !matches!(found.state.phase(), Some(Phase::New | Phase::Working)) {
             self.allows(found, &intent())?;
         }
         let mut done = Replanned { steps: Vec::new(), clone: None };
