@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::ledger::find::Found;
 use crate::ledger::graph::Reliance;
 use crate::ledger::resolve::{place, prefix};
-use crate::output::span;
+use crate::output::{counted, span};
 use crate::protocol::codec::subject;
 use crate::protocol::graph::Graph;
 use crate::protocol::record::{Content, Phase, Record, Report};
@@ -172,7 +172,11 @@ fn to_text(session: &Session, found: &Found, life: &Life, moment: &Moment, kin: 
     known("verifier", task.verifier.as_ref().map(|verifier| verifier.lines().collect::<Vec<_>>().join("\n          ")));
     known("workdir", task.workdir.clone());
     known("ttl", task.ttl.map(|ttl| ttl.to_string()));
-    known("attempts", task.max_attempts.map(|most| format!("at most {most} sweeps in a row without a report")));
+    let attempts = |most: u32| match most {
+        0 => "any number of sweeps".to_owned(),
+        most => format!("rejected after {} in a row without a report", counted(most, "sweep")),
+    };
+    known("attempts", task.max_attempts.map(attempts));
     field("priority", task.priority.get().to_string());
     if !state.task.labels.is_empty() {
         let labels: Vec<_> = state.task.labels.iter().map(|label| label.as_str()).collect();

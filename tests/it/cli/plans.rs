@@ -26,7 +26,7 @@ fn refused(repo: &Repo, input: &str, code: i32, words: &[&str]) {
 #[test]
 fn fields_of_later_issues_and_misspelt_ones_are_refused_with_their_line() {
     let repo = Repo::new();
-    for field in ["parent", "parent_slug", "verifier", "sticky", "workdir", "titel", "dependsOn", "ttl"] {
+    for field in ["titel", "dependsOn", "ttl", "max_attempts", "parentSlug", "queue"] {
         let lines = format!("{{\"title\":\"A\"}}\n\n{{\"title\":\"B\",\"{field}\":true}}\n");
         refused(&repo, &lines, 2, &["line 3", field]);
         let array = format!("[\n{{\"title\":\"A\"}},\n{{\"title\":\"B\",\n \"{field}\":\"x\"}}]");
