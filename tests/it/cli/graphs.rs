@@ -202,6 +202,20 @@ fn cancel_replan_and_reclaim_refuse_what_does_not_apply() {
     assert_eq!(repo.refs(), before);
 }
 
+#[test]
+fn an_empty_verifier_is_none() {
+    let repo = Repo::new();
+    repo.plan_with("a", &["--verifier", ""]);
+    repo.plan_with("b", &["--verifier", "make check"]);
+    let verifier =
+        |task: &str| repo.pm(&["show", "--json", "--task", task]).json()["task"]["attributes"]["verifier"].clone();
+    assert_eq!([verifier("a"), verifier("b")], [Value::Null, "make check".into()]);
+    repo.pm(&["cancel", "--task", "b"]).ok();
+    repo.pm(&["replan", "--task", "b", "--verifier", ""]).ok();
+    assert_eq!(verifier("b-r1"), Value::Null);
+    refused(&repo, &["plan", "--title", "T", "--verifier", " "], 2, &["the verifier is empty"]);
+}
+
 /// A parent with two children, one of which has a child of its own, and something that depends on it.
 fn family() -> Repo {
     let repo = Repo::new();
