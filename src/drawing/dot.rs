@@ -17,10 +17,11 @@ pub fn draw(picture: &Picture) -> String {
         "  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];".to_owned(),
     ];
     lines.extend(picture.cut().map(|cut| format!("  // {cut}")));
+    let here = picture.queue();
     for node in &picture.nodes {
         let (fill, border) = colours(node.phase);
         let (class, bold) = if node.is_critical { (" critical", ", penwidth=3") } else { ("", "") };
-        let title = format!("{}\n{}", named(&node.place, picture.queue()), label(&node.title));
+        let title = format!("{}\n{}", named(&node.place, here), label(&node.title));
         lines.push(format!(
             "  {} [label={}, tooltip={}, class=\"{}{class}\", fillcolor=\"{fill}\", color=\"{border}\"{bold}];",
             id(&node.place.to_string()),

@@ -14,8 +14,9 @@ pub const EDGES_MAX: usize = 500;
 pub fn draw(picture: &Picture) -> String {
     let mut lines = vec!["flowchart LR".to_owned()];
     lines.extend(picture.cut().map(|cut| format!("  %% {cut}")));
+    let here = picture.queue();
     for (at, node) in picture.nodes.iter().enumerate() {
-        let name = escaped(&named(&node.place, picture.queue()));
+        let name = escaped(&named(&node.place, here));
         lines.push(format!("  t{at}[\"{name}: {}\"]:::{}", escaped(&label(&node.title)), word(node.phase)));
     }
     for edge in &picture.edges {

@@ -105,8 +105,8 @@ fn few(names: &[String]) -> String {
 
 /// The line that tells the critical path; the middle of a long one is only counted.
 fn critical_path(picture: &Picture) -> Option<String> {
-    let path = &picture.critical_path;
-    let mut names: Vec<String> = path.iter().map(|place| named(place, picture.queue())).collect();
+    let (path, here) = (&picture.critical_path, picture.queue());
+    let mut names: Vec<String> = path.iter().map(|place| named(place, here)).collect();
     if names.len() > PATH_NAMED + 1 {
         let half = PATH_NAMED / 2;
         let more = names.len() - PATH_NAMED;
