@@ -116,7 +116,8 @@ impl Ledger<'_> {
 
 /// What the tasks that exist wait for.
 pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
-    graph.waits(&(0..graph.tasks().len()).collect::<Vec<_>>())
+    let waits = |at| Waits { parent: graph.parent(at), depends_on: graph.dependencies(at).to_vec() };
+    (0..graph.tasks().len()).map(waits).collect()
 }
 
 /// What a new task waits for, among those that exist.
