@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command::{
-    bulk_plan, cancel, completions, context_id, demo, doctor, executing, fence, finished, heartbeat, hook, init, list,
-    log, lost, man, next, owned, plan, poll, prime, pull, queues, reclaim, release, repair, replan, report, show,
+    bulk_plan, cancel, completions, context_id, demo, doctor, executing, fence, finished, graph, heartbeat, hook, init,
+    list, log, lost, man, next, owned, plan, poll, prime, pull, queues, reclaim, release, repair, replan, report, show,
     status, sweep, sync, verify, wait, work, work_child,
 };
 use crate::error::{Error, Result};
@@ -220,6 +220,8 @@ pub enum Command {
     Show(Late<show::Args>),
     /// List tasks
     List(Late<list::Args>),
+    /// Show what waits for what, and the critical path
+    Graph(Late<graph::Args>),
     /// Tell the audit trail, newest first
     Log(Late<log::Args>),
     /// Count tasks by state and queue
@@ -291,6 +293,7 @@ impl Command {
             Command::Sync(args) => args.run(&global.session()?),
             Command::Show(args) => args.run(&global.session()?).map(done),
             Command::List(args) => args.run(&global.session()?).map(done),
+            Command::Graph(args) => args.run(&global.session()?).map(done),
             Command::Log(args) => args.run(&global.session()?).map(done),
             Command::Status(args) => args.run(&global.session()?).map(done),
             Command::Queues(args) => args.run(&global.session()?).map(done),

@@ -173,10 +173,10 @@ pub enum Error {
     },
     /// The verifier of a task did not pass. Nothing was recorded.
     #[error(
-        "{place}: the verifier {}: {}{}; the task is as it was: mend the work, report again, and finish it then",
+        "{place}: the verifier {}: {}{}\nthe task is as it was: mend the work, report again, and finish it then",
         if *timed_out { "took too long".to_owned() } else { format!("failed with exit {}", verified.verification.exit) },
         verified.verification.verifier,
-        verified.verification.summary.as_ref().map(|summary| format!("\n{summary}\n")).unwrap_or_default()
+        verified.verification.summary.as_ref().map(|summary| format!("\n{summary}")).unwrap_or_default()
     )]
     VerifierFailed {
         /// The task.

@@ -7,7 +7,8 @@
 //! - [`ledger`]: joins them; its [`append`](ledger::append) is the only path that moves a ref.
 //! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`sync`]: machines. [`hub`]: judging what is
 //!   pushed. [`doctor`]: what is wrong. [`verifier`]: whether a report proves its task.
-//! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints.
+//! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints. [`drawing`]: graphs
+//!   of tasks as text.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod commit;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod drawing;
 pub mod error;
 pub mod exit_code;
 pub mod git_program;

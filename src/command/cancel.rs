@@ -72,7 +72,7 @@ pub fn steps_text(steps: &[Step], verb: &str) -> String {
     let line = |step: &Step| match &step.outcome {
         Outcome::Changed(_) => format!("{verb} {}, which was {}", step.place, step.was.map_or("", Phase::as_str)),
         Outcome::Skipped(why) => format!("left {}: {why}", step.place),
-        Outcome::Failed(error) => format!("failed {}: {error}", step.place),
+        Outcome::Failed(error) => format!("failed {}", of_place(step, error)),
     };
     let mut lines: Vec<_> = steps.iter().map(line).collect();
     if steps.len() > 1 {
@@ -90,10 +90,18 @@ pub fn told(out: &Output, steps: &[Step]) -> ExitCode {
     });
     let mut code = ExitCode::Done;
     for (step, error) in failures {
-        out.warning(&format!("{}: {error}; the same command again tries it again", step.place));
+        out.warning(&format!("{}; the same command again tries it again", of_place(step, error)));
         if code == ExitCode::Done {
             code = Error::exit_code(error);
         }
     }
     code
+}
+
+/// What befell a task, after its place; a refusal names that by itself.
+fn of_place(step: &Step, error: &Error) -> String {
+    match error {
+        Error::Refused { .. } => error.to_string(),
+        _ => format!("{}: {error}", step.place),
+    }
 }

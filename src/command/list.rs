@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Watch, blockers, damaged_json, hint_elsewhere, list_entry, list_row, place_width, warn_damaged};
+use super::{Watch, damaged_json, hint_elsewhere, hint_for_ever, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::Queue;
 use crate::ledger::graph::Neighbours;
@@ -15,6 +15,8 @@ use crate::protocol::view::Moment;
 use crate::session::Session;
 
 /// List tasks
+///
+/// A new task that waits for others is shown with what it waits for, and how that stands.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The queue; else all queues
@@ -26,7 +28,7 @@ pub struct Args {
     /// Only tasks with this label; may be repeated, then all are wanted
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<Label>,
-    /// Only new tasks that wait for a dependency
+    /// Only new tasks that wait for others: a dependency, their parent, the task that they are to replace
     #[arg(long)]
     blocked: bool,
     /// Only tasks whose claim is older than its TTL
@@ -53,7 +55,7 @@ impl Args {
         let mut rows: Vec<(&TaskState, Moment)> = Vec::new();
         for (name, state) in scan.tasks.iter().filter(|(_, state)| self.wants(state)) {
             let blocked_by = match state.phase() {
-                Some(Phase::New) => blockers(&neighbours.before_a_claim(state)),
+                Some(Phase::New) => neighbours.before_a_claim(state).waits(),
                 _ => Vec::new(),
             };
             let stale = watch.judge(name, state).1 == Some(Verdict::Stale);
@@ -83,6 +85,7 @@ impl Args {
         if rows.len() < total {
             session.out.note(&format!("{} of {total} tasks shown", rows.len()));
         }
+        hint_for_ever(&session.out, rows.iter().map(|(state, moment)| (*state, moment)));
         Ok(())
     }
 

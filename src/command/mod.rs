@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod executing;
 pub mod fence;
 pub mod finished;
+pub mod graph;
 pub mod heartbeat;
 pub mod hook;
 pub mod init;
@@ -52,11 +53,10 @@ use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::{Damage, Scan, place};
-use crate::output::{Output, span};
-use crate::protocol::decide::Others;
+use crate::output::{Output, counted, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::record::Phase;
-use crate::protocol::refusal::Unmet;
+use crate::protocol::refusal::Wait;
 use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::{Session, env};
@@ -235,7 +235,7 @@ impl Watch {
     }
 
     /// What only now is known about a task.
-    fn moment(&self, name: &crate::id::RefName, state: &TaskState, blocked_by: Vec<String>) -> Moment {
+    fn moment(&self, name: &crate::id::RefName, state: &TaskState, blocked_by: Vec<Wait>) -> Moment {
         let (age_ms, verdict) = self.judge(name, state);
         let lease_left_ms = verdict.map(|verdict| match verdict {
             Verdict::Fresh { left_ms } | Verdict::Observing { decides_in_ms: left_ms } => left_ms,
@@ -261,14 +261,34 @@ fn list_entry(state: &TaskState, moment: &Moment) -> Value {
 
 /// A task in a table: phase, place, priority, holder and age, title.
 fn list_row(out: &Output, state: &TaskState, moment: &Moment, width: usize) -> String {
-    let held = match (state.claim(), moment.age_ms) {
-        (Some(claim), Some(age)) => format!("  [{}, {} ago]", claim.holder, span(age)),
-        (Some(claim), None) => format!("  [{}]", claim.holder),
-        (None, _) if !moment.blocked_by.is_empty() => format!("  [waits for {}]", moment.blocked_by.join(", ")),
-        (None, _) => String::new(),
+    let held = match held(state, moment) {
+        Some(held) => format!("  [{held}]"),
+        None if !moment.blocked_by.is_empty() => format!("  [waits for {}]", few(&waits(&moment.blocked_by, None))),
+        None => String::new(),
     };
     let place = place(state).to_string();
     format!("{} {place:<width$}  p{}  {}{held}", out.phase(state.phase()), state.task.priority.get(), state.task.title)
+}
+
+/// Who holds a task, and how long ago its newest record was written.
+fn held(state: &TaskState, moment: &Moment) -> Option<String> {
+    let holder = state.claim()?.holder;
+    Some(moment.age_ms.map_or(holder.to_string(), |age| format!("{holder}, {} ago", span(age))))
+}
+
+/// What a task waits for, each with how it stands.
+fn waits(blocked_by: &[Wait], here: Option<&Queue>) -> Vec<String> {
+    blocked_by.iter().map(|wait| wait.told(here)).collect()
+}
+
+/// The first few of many, and how many more there are.
+pub fn few(items: &[String]) -> String {
+    /// How many are named.
+    const NAMED: usize = 4;
+    match items.len().checked_sub(NAMED) {
+        Some(more @ 2..) => format!("{} and {more} more", items[..NAMED].join(", ")),
+        _ => items.join(", "),
+    }
 }
 
 /// The width of the widest place among some tasks.
@@ -276,18 +296,33 @@ fn place_width<'a>(states: impl Iterator<Item = &'a TaskState>) -> usize {
     states.map(|state| place(state).to_string().len()).max().unwrap_or(0)
 }
 
-/// What a task by itself waits for, as people name it; nothing unless it is new. What cannot be read is waited for.
-fn blocked_by(ledger: &Ledger<'_>, state: &TaskState) -> Result<Vec<String>> {
+/// What a task by itself waits for; nothing unless it is new. What cannot be read is waited for.
+fn blocked_by(ledger: &Ledger<'_>, state: &TaskState) -> Result<Vec<Wait>> {
     if state.phase() != Some(Phase::New) {
         return Ok(Vec::new());
     }
     let mut neighbours = Neighbours::new(ledger, &[]);
     let others = neighbours.before_a_claim(state);
     neighbours.finish()?;
-    Ok(blockers(&others))
+    Ok(others.waits())
 }
 
-/// What a new task waits for, as people name it.
-fn blockers(others: &Others) -> Vec<String> {
-    others.hindrances().map(Unmet::named).collect()
+/// Says how tasks go on that wait for what will not come by itself.
+fn hint_for_ever<'a>(out: &Output, rows: impl Iterator<Item = (&'a TaskState, &'a Moment)>) {
+    let for_ever = |moment: &'a Moment| moment.blocked_by.iter().find(|wait| wait.is_for_ever());
+    let mut stuck = rows.filter_map(|(state, moment)| Some((state, for_ever(moment)?)));
+    let Some((state, wait)) = stuck.next() else { return };
+    let waits = match stuck.count() {
+        0 => format!("{} waits", place(state)),
+        others => format!("{} and {} wait", place(state), counted(others, "other")),
+    };
+    let opens = match wait.on.place {
+        Some(_) => format!("`pm replan --task {}` opens that again, ", wait.on.named()),
+        None => String::new(),
+    };
+    out.note(&format!(
+        "{waits} for what will not be done by itself, such as {}; {opens}`pm cancel --task {}` calls off what waits",
+        wait.told(None),
+        place(state)
+    ));
 }

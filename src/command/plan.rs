@@ -74,7 +74,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let title = text::checked_title(&self.title)?;
         let body = self.text.read()?.map_or(Ok(None), |body| text::checked_body(&body))?;
-        let verifier = self.verifier.as_deref().map(|text| text::checked_value("the verifier", text)).transpose()?;
+        let verifier = self.verifier.as_deref().map(|text| text::optional("the verifier", text)).transpose()?.flatten();
         let workdir = self.workdir.as_deref().map(|dir| absolute(&session.dir, dir)).transpose()?;
         let finder = session.finder()?;
         let named = session.queue(self.queue.as_ref())?;
@@ -97,7 +97,7 @@ impl Args {
             depends_on,
             parent: parent.map(|parent| parent.state.id),
             spawned_at: None,
-            verifier: verifier.filter(|verifier| !verifier.is_empty()),
+            verifier,
             sticky: self.sticky,
             workdir,
             ttl: self.ttl,

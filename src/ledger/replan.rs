@@ -70,7 +70,7 @@ impl Ledger<'_> {
     pub fn replan(&self, found: &Found, change: &Change, spread: Spread, note: Option<&str>) -> Result<Replanned> {
         let intent = || Intent::Replan { note: note.map(str::to_owned) };
         let found = &self.caught_up(found)?;
-        if found.state.phase() == Some(Phase::Superseded) {
+        if !matches!(found.state.phase(), Some(Phase::New | Phase::Working)) {
             self.allows(found, &intent())?;
         }
         let mut done = Replanned { steps: Vec::new(), clone: None };

@@ -8,7 +8,7 @@ pub use super::intent::{Intent, Verified};
 use super::record::{
     ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Verification,
 };
-use super::refusal::{HeldBy, Refusal, Unmet, Verb};
+use super::refusal::{HeldBy, Refusal, Role, Unmet, Verb, Wait};
 use super::state::{Claim, TaskState};
 use super::sticky::{self, Bound};
 use crate::id::{AgentId, RecordId, TaskId};
@@ -43,6 +43,14 @@ impl Others {
     /// Everything that keeps a new task from being claimed by anybody.
     pub fn hindrances(&self) -> impl Iterator<Item = &Unmet> {
         self.unmet.iter().chain(&self.parent).chain(&self.original)
+    }
+
+    /// The same, and what each is to the task.
+    pub fn waits(&self) -> Vec<Wait> {
+        let wait = |role| move |on: &Unmet| Wait { role, on: on.clone() };
+        let unmet = self.unmet.iter().map(wait(Role::Dependency));
+        let parent = self.parent.iter().map(wait(Role::Parent));
+        unmet.chain(parent).chain(self.original.iter().map(wait(Role::Original))).collect()
     }
 }
 

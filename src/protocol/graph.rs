@@ -11,7 +11,9 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
 
+use super::record::Phase;
 use super::refusal::Unmet;
+use super::select;
 use super::state::TaskState;
 use super::sticky::Bound;
 use crate::id::TaskId;
@@ -164,6 +166,32 @@ impl<'a> Graph<'a> {
         self.reach(&[at], |at| self.children(at).to_vec())
     }
 
+    /// What some tasks wait for among themselves: by their places in `members`.
+    pub fn waits(&self, members: &[Index]) -> Vec<Waits> {
+        let place: HashMap<Index, Index> = members.iter().enumerate().map(|(place, at)| (*at, place)).collect();
+        let known = |at: &Index| place.get(at).copied();
+        let waits = |at: &Index| Waits {
+            parent: self.parent(*at).as_ref().and_then(known),
+            depends_on: self.dependencies(*at).iter().filter_map(known).collect(),
+        };
+        members.iter().map(waits).collect()
+    }
+
+    /// The longest chain of open tasks among some that can only be finished one after the other; of several, the one that
+    /// comes first as [`select::order`] has it. A task that is being worked on waits for its children alone.
+    pub fn critical_path(&self, members: &[Index]) -> Vec<Index> {
+        let is_open = |at: &&Index| self.tasks[**at].phase().is_some_and(|phase| !phase.is_settled());
+        let mut open: Vec<Index> = members.iter().filter(is_open).copied().collect();
+        open.sort_by(|a, b| select::order(self.tasks[*a], self.tasks[*b]));
+        let mut waits = self.waits(&open);
+        for (waits, at) in waits.iter_mut().zip(&open) {
+            if self.tasks[*at].phase() == Some(Phase::Working) {
+                waits.depends_on.clear();
+            }
+        }
+        critical_path(&waits).into_iter().map(|place| open[place]).collect()
+    }
+
     /// How another task is told of.
     pub fn told(&self, named: TaskId, at: Index) -> Unmet {
         let state = self.tasks[at];
@@ -256,7 +284,46 @@ pub struct Waits {
 /// The tasks of a circle, each waiting for the one after it and the last for the first. Not only dependencies make one: a
 /// task is finished after its children, and they are claimed after it.
 pub fn claim_order(tasks: &[Waits]) -> Result<Vec<Index>, Vec<Index>> {
-    // Two events a task: it is claimed (even), it is finished (odd). Which come before which:
+    let after = events(tasks);
+    let (order, waiting) = sorted(&after);
+    if order.len() == after.len() {
+        return Ok(order.into_iter().filter(|event| event % 2 == 0).map(|event| event / 2).collect());
+    }
+    Err(circle(&after, &waiting))
+}
+
+/// The longest chain of tasks that can only be finished one after the other, in that order. Of several, the one whose first
+/// task comes first among those given, then its second, and so on. What waits in a circle, or for one, is never finished
+/// and no part of it.
+pub fn critical_path(tasks: &[Waits]) -> Vec<Index> {
+    let after = events(tasks);
+    let (order, _) = sorted(&after);
+    // How many tasks are finished one after the other from an event on.
+    let mut ahead = vec![0_usize; after.len()];
+    for &event in order.iter().rev() {
+        let most = after[event].iter().map(|later| ahead[*later]).max().unwrap_or(0);
+        ahead[event] = most + event % 2;
+    }
+    let mut path = Vec::new();
+    let mut seen = vec![false; after.len()];
+    let mut open: Vec<usize> = (0..after.len()).collect();
+    for left in (1..=ahead.iter().copied().max().unwrap_or(0)).rev() {
+        let mut first = usize::MAX;
+        while let Some(event) = open.pop() {
+            if ahead[event] != left || std::mem::replace(&mut seen[event], true) {
+                continue;
+            }
+            // A claim leads on to the finishes behind it.
+            if event % 2 == 1 { first = first.min(event) } else { open.extend(&after[event]) }
+        }
+        path.push(first / 2);
+        open.extend(&after[first]);
+    }
+    path
+}
+
+/// What happens to tasks, and which of it comes before which: task `n` is claimed (event `2n`) and finished (`2n + 1`).
+fn events(tasks: &[Waits]) -> Vec<Vec<usize>> {
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); tasks.len() * 2];
     let (claimed, finished) = (|at: Index| at * 2, |at: Index| at * 2 + 1);
     for (at, waits) in tasks.iter().enumerate() {
@@ -269,6 +336,12 @@ pub fn claim_order(tasks: &[Waits]) -> Result<Vec<Index>, Vec<Index>> {
             after[finished(at)].push(finished(parent));
         }
     }
+    after
+}
+
+/// An order of events in which each comes after those that it waits for, without those that wait in a circle or for one;
+/// and for how many each still waits then.
+fn sorted(after: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
     let mut waiting = vec![0_usize; after.len()];
     after.iter().flatten().for_each(|event| waiting[*event] += 1);
     let mut order: Vec<usize> = (0..after.len()).filter(|event| waiting[*event] == 0).collect();
@@ -282,10 +355,7 @@ pub fn claim_order(tasks: &[Waits]) -> Result<Vec<Index>, Vec<Index>> {
             }
         }
     }
-    if order.len() == after.len() {
-        return Ok(order.into_iter().filter(|event| event % 2 == 0).map(|event| event / 2).collect());
-    }
-    Err(circle(&after, &waiting))
+    (order, waiting)
 }
 
 /// One circle among the events that still wait: whatever waits has something before it that waits, too.

@@ -87,6 +87,60 @@ impl Unmet {
     }
 }
 
+/// What a task is to a new one that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A dependency, which is not done.
+    Dependency,
+    /// The parent, which is not claimed yet.
+    Parent,
+    /// What it is to replace, which is not superseded by it yet.
+    Original,
+}
+
+impl Role {
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Dependency => "dependency",
+            Role::Parent => "parent",
+            Role::Original => "original",
+        }
+    }
+}
+
+/// A task that keeps a new one from being claimed, and as what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// As what.
+    pub role: Role,
+    /// The task.
+    pub on: Unmet,
+}
+
+impl Wait {
+    /// Whether it takes an operator to end this: a dependency that is closed otherwise, a replacement that was cut short,
+    /// a task that cannot be found.
+    pub fn is_for_ever(&self) -> bool {
+        self.role == Role::Original || !matches!(self.on.phase, Some(Phase::New | Phase::Working))
+    }
+
+    /// For people: what is waited for, and how it stands. In `here`, its queue goes without saying.
+    pub fn told(&self, here: Option<&Queue>) -> String {
+        let name = match &self.on.place {
+            Some((queue, slug)) if here == Some(queue) => slug.to_string(),
+            Some((queue, slug)) => format!("{queue}/{slug}"),
+            None => self.on.task.0.short(12),
+        };
+        let phase = self.on.phase.map_or("missing", Phase::as_str);
+        match self.role {
+            Role::Dependency => format!("{name} ({phase})"),
+            Role::Parent => format!("parent {name} ({phase})"),
+            Role::Original => format!("{name} ({phase}, to be superseded)"),
+        }
+    }
+}
+
 impl std::fmt::Display for Unmet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.named())?;

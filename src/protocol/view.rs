@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::record::{Content, Heartbeat, Mark, Record, Report, Status, Task};
+use super::refusal::Wait;
 use super::state::TaskState;
 use crate::id::RecordId;
 
@@ -133,8 +134,8 @@ pub struct Moment {
     pub age_ms: Option<u64>,
     /// What is left of the lease, in milliseconds; while the task is held.
     pub lease_left_ms: Option<u64>,
-    /// The dependencies that it waits for, as `queue/slug` or ids; while it is new.
-    pub blocked_by: Vec<String>,
+    /// What it waits for; while it is new.
+    pub blocked_by: Vec<Wait>,
 }
 
 /// The state of a task as JSON.
@@ -151,6 +152,6 @@ pub fn state(state: &TaskState, moment: &Moment) -> Value {
         "age_ms": moment.age_ms,
         "lease_left_ms": moment.lease_left_ms,
         "context_id": state.context(),
-        "blocked_by": moment.blocked_by,
+        "blocked_by": moment.blocked_by.iter().map(|wait| wait.on.named()).collect::<Vec<_>>(),
     })
 }

@@ -5,9 +5,9 @@ use clap::CommandFactory;
 use crate::support::{Outcome, Repo};
 
 /// What later issues deliver: it does not exist before.
-const LATER_OPTIONS: &[&str] = &["--older-than", "--restore", "--bind", "--port"];
+const LATER_OPTIONS: &[&str] = &["--older-than", "--restore", "--port", "--bind"];
 
-const LATER_COMMANDS: &[&str] = &["gc", "archive", "graph", "dashboard", "help", "nex"];
+const LATER_COMMANDS: &[&str] = &["gc", "archive", "dashboard", "help", "nex"];
 
 #[test]
 fn options_of_later_issues_are_refused_by_every_subcommand() {
@@ -43,6 +43,8 @@ fn options_that_contradict_each_other_are_refused() {
     repo.pm(&["sweep", "--wait", "--dry-run"]).fails(2);
     repo.pm(&["plan", "--title", "T", "--text", "x", "--text-file", "y"]).fails(2);
     repo.pm(&["verify", "--queue", "q", "--task", "t"]).fails(2);
+    repo.pm(&["next", "--all", "--explain"]).fails(2);
+    repo.pm(&["graph", "--dot", "--mermaid"]).fails(2);
 }
 
 #[test]

@@ -94,6 +94,15 @@ fn exit_4_means_that_the_slug_is_taken() {
 }
 
 #[test]
+fn exit_5_means_that_the_parent_has_no_status() {
+    let repo = Repo::new();
+    let task = repo.plan("half");
+    repo.git(&["update-ref", &task_ref("half"), &task]);
+    let commands: [&[&str]; 1] = [&["plan", "--title", "T", "--parent", "half"]];
+    check(ExitCode::ParentWithoutStatus, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
+}
+
+#[test]
 fn exit_6_means_that_the_task_is_in_the_wrong_phase() {
     let repo = Repo::new();
     for slug in ["new", "working", "done"] {
@@ -147,6 +156,50 @@ fn exit_8_means_that_the_task_has_moved_on() {
     );
 }
 
+/// A task that is held, with a report, and whose verifier is this command.
+fn reported(verifier: &str) -> Repo {
+    let repo = Repo::new();
+    repo.plan_with("a", &["--verifier", verifier]);
+    repo.claim("a");
+    repo.pm(&["report", "--task", "a", "--title", "It is done"]).ok();
+    repo
+}
+
+#[test]
+fn exit_9_means_that_the_verifier_failed_or_is_not_allowed() {
+    let commands: [&[&str]; 1] = [&["finished", "--task", "a"]];
+    let repo = reported("echo it is red; exit 3");
+    let mut outcomes = Vec::new();
+    for is_allowed in [false, true] {
+        if is_allowed {
+            repo.git(&["config", "--add", "pm.allowVerifier", "echo it is red; exit 3"]);
+        }
+        for args in commands.into_iter().chain([&["finished", "--task", "a", "--json"][..]]) {
+            let outcome = repo.pm(args).fails(9);
+            if args.contains(&"--json") {
+                check_error_object(ExitCode::VerifierFailed, &outcome);
+            }
+            outcomes.push(outcome);
+        }
+    }
+    compare(ExitCode::VerifierFailed, place(&repo), &outcomes);
+}
+
+#[test]
+fn exit_10_means_that_the_context_does_not_fit() {
+    let repo = Repo::new();
+    repo.plan_with("a", &["--sticky"]);
+    repo.plan_with("b", &["--sticky", "--depends-on", "a"]);
+    repo.pm(&["executing", "--task", "a", "--context-id", "c1"]).ok();
+    let commands: [&[&str]; 4] = [
+        &["executing", "--task", "b"],
+        &["executing", "--task", "b", "--context-id", "c2"],
+        &["heartbeat", "--task", "a", "--context-id", "c2"],
+        &["report", "--task", "a", "--title", "T"],
+    ];
+    check(ExitCode::ContextMismatch, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
+}
+
 #[test]
 fn exit_11_means_that_the_graph_does_not_allow_it() {
     let repo = Repo::new();
@@ -188,6 +241,27 @@ fn exit_12_means_that_the_lease_is_lost() {
         (AGENT, &["heartbeat", "--task", "a", "--claim", &old]),
     ];
     check(ExitCode::LeaseLost, &repo, place(&repo), &commands);
+}
+
+#[test]
+fn exit_13_means_that_the_verifier_was_skipped_without_a_reason() {
+    let repo = reported("make check");
+    let skip = ["finished", "--task", "a", "--skip-verifier"];
+    let commands: [&[&str]; 2] = [&skip, &[&skip[..], &["--note", "too short"]].concat()];
+    check(ExitCode::SkipWithoutNote, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
+}
+
+#[test]
+fn exit_14_and_15_mean_that_parents_come_first_and_end_last() {
+    let repo = Repo::new();
+    repo.plan("parent");
+    repo.plan_with("child", &["--parent", "parent"]);
+    let commands: [&[&str]; 1] = [&["executing", "--task", "child"]];
+    check(ExitCode::ParentNotClaimed, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
+    repo.claim("parent");
+    repo.pm(&["report", "--task", "parent", "--title", "Nearly"]).ok();
+    let commands: [&[&str]; 2] = [&["finished", "--task", "parent"], &["finished", "--task", "parent", "--rejected"]];
+    check(ExitCode::ChildrenOpen, &repo, place(&repo), &commands.map(|args| (AGENT, args)));
 }
 
 #[test]
@@ -273,19 +347,26 @@ fn exit_21_means_that_a_foreign_lock_was_not_freed_in_time_and_it_is_named_and_l
     repo.assert_sound();
 }
 
+/// The codes of pollers and authorities; other files try those out.
+const ELSEWHERE: [ExitCode; 4] =
+    [ExitCode::NotRunning, ExitCode::Unreachable, ExitCode::AnswerLost, ExitCode::DeliveryRefused];
+
 #[test]
-fn every_code_that_this_build_can_give_has_a_snapshot_here() {
+fn every_code_that_this_build_can_give_has_a_snapshot_here_and_is_documented_as_possible() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots/exit-codes");
     let mut found: Vec<String> = std::fs::read_dir(dir)
         .expect("listed")
         .map(|entry| entry.expect("read").file_name().into_string().expect("UTF-8"))
         .collect();
     found.sort();
-    let expected: Vec<String> = ExitCode::ALL
-        .into_iter()
-        // Nothing in this build has a poller, parents, verifiers, sticky contexts or an authority.
-        .filter(|code| ![3, 5, 9, 10, 13, 14, 15, 20, 22, 23].contains(&code.number()))
-        .map(|code| format!("{:02}-{}.txt", code.number(), code.name()))
-        .collect();
-    assert_eq!(found, expected);
+    let file = |code: &ExitCode| format!("{:02}-{}.txt", code.number(), code.name());
+    let here = ExitCode::ALL.iter().filter(|code| !ELSEWHERE.contains(code));
+    assert_eq!(found, here.map(file).collect::<Vec<_>>());
+    let table = include_str!("../../../docs/exit-codes.md");
+    for code in ExitCode::ALL {
+        let begins = format!("| {} | {} |", code.number(), code.name());
+        let row = table.lines().find(|line| line.starts_with(&begins)).expect("a row");
+        let can_be = found.contains(&file(&code)) || ELSEWHERE.contains(&code);
+        assert_eq!(row.ends_with("| yes |"), can_be, "{row}");
+    }
 }

@@ -14,6 +14,8 @@ mod doctor_fix;
 mod doctor_remote;
 mod exit_codes;
 mod fence;
+mod graph;
+mod graphs;
 mod help;
 mod hook;
 mod hook_hostile;

@@ -26,7 +26,7 @@ fn refused(repo: &Repo, input: &str, code: i32, words: &[&str]) {
 #[test]
 fn unknown_and_misspelt_fields_are_refused_with_their_line() {
     let repo = Repo::new();
-    for field in ["spawned_at", "status", "titel", "dependsOn", "ttl"] {
+    for field in ["titel", "dependsOn", "ttl", "max_attempts", "parentSlug", "queue"] {
         let lines = format!("{{\"title\":\"A\"}}\n\n{{\"title\":\"B\",\"{field}\":true}}\n");
         refused(&repo, &lines, 2, &["line 3", field]);
         let array = format!("[\n{{\"title\":\"A\"}},\n{{\"title\":\"B\",\n \"{field}\":\"x\"}}]");

@@ -39,7 +39,9 @@ fn finishing(repo: &Repo, options: &[&str]) -> Process {
 /// A verifier that says that it has begun and waits until it is let go, or is ended.
 fn waiting(outside: &std::path::Path) -> String {
     let dir = outside.display();
-    format!("echo $$ >'{dir}/begun'; while ! test -e '{dir}/go'; do sleep 0.02; done")
+    // It gives up after half a minute, so that it outlives nobody for long.
+    let wait = format!("test -e '{dir}/go' && break; tries=$((tries + 1)); test $tries -lt 1500 || exit 1; sleep 0.02");
+    format!("echo $$ >'{dir}/begun'; tries=0; while true; do {wait}; done")
 }
 
 /// As [`reported`], with a verifier that waits.

@@ -6,6 +6,7 @@
 pub mod arbitrary;
 pub mod chain;
 mod codec;
+mod critical_path;
 mod decisions;
 mod forgeries;
 mod git;
