@@ -6,8 +6,8 @@ use super::Ledger;
 use super::batch::{Named, Planned};
 use super::resolve::{Scan, place};
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId, RefName, TASKS};
-use crate::protocol::graph::{Graph, Waits, claim_order};
+use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
+use crate::protocol::graph::{Graph, Index, SUCCESSORS_MAX, Waits, claim_order};
 use crate::protocol::record::Task;
 use crate::store::Mode;
 
@@ -58,13 +58,15 @@ impl Ledger<'_> {
         let scan = if is_below_others { self.scan(TASKS)? } else { Default::default() };
         let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
         // A task of the batch that is there already is one task, and waits for what either says.
-        let lines: HashMap<RefName, usize> =
-            batch.iter().enumerate().map(|(at, planned)| (RefName::of_task(queue, &planned.slug), at)).collect();
-        let line = |there: usize| lines.get(&scan.tasks[there].0).copied();
-        let place_of = |there: usize| line(there).unwrap_or(batch.len() + there);
+        let by_name: HashMap<&RefName, TaskId> = scan.tasks.iter().map(|(name, state)| (name, state.id)).collect();
+        let there = |planned: &Planned| by_name.get(&RefName::of_task(queue, &planned.slug)).copied();
+        let lines = batch.iter().enumerate().filter_map(|(at, planned)| Some((place_in(&graph, there(planned)?)?, at)));
+        let lines: HashMap<Index, usize> = lines.collect();
+        let line = |there: Index| lines.get(&there).copied();
+        let place_of = |there: Index| line(there).unwrap_or(batch.len() + there);
         let at = |named: &Named| match named {
             Named::Batch(other) => Some(*other),
-            Named::Task(id) => graph.here(*id).map(place_of),
+            Named::Task(id) => place_in(&graph, *id).map(place_of),
         };
         let own = batch.iter().map(|planned| Waits {
             parent: planned.parent.as_ref().and_then(at),
@@ -130,17 +132,36 @@ fn may_make_a_circle(task: &Task) -> bool {
     task.parent.is_some() && !task.depends_on.is_empty()
 }
 
-/// What the tasks that exist wait for.
-pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
-    let waits = |at| Waits { parent: graph.parent(at), depends_on: graph.dependencies(at).to_vec() };
-    (0..graph.tasks().len()).map(waits).collect()
+/// What stands for a task that is named, or will: a clone that has not taken its original's place yet is taken for that one.
+/// Else a task could be a part of the one and wait for the other, and be its own parent's dependent soon.
+fn place_in(graph: &Graph<'_>, id: TaskId) -> Option<Index> {
+    let mut at = graph.here(id)?;
+    for _ in 0..SUCCESSORS_MAX {
+        match graph.tasks()[at].replan_of().and_then(|original| graph.here(original)) {
+            Some(original) if original != at => at = original,
+            _ => break,
+        }
+    }
+    Some(at)
 }
 
-/// What a new task waits for, among those that exist.
+/// What the tasks that exist wait for; nothing, where another one stands for them.
+pub(super) fn waits_of(graph: &Graph<'_>) -> Vec<Waits> {
+    let mut waits = vec![Waits::default(); graph.tasks().len()];
+    for state in graph.tasks().iter().filter(|state| state.superseded_by().is_none()) {
+        let Some(at) = place_in(graph, state.id) else { continue };
+        let own = waits_for(graph, &state.task);
+        waits[at].parent = waits[at].parent.or(own.parent);
+        waits[at].depends_on.extend(own.depends_on);
+    }
+    waits
+}
+
+/// What a task waits for, among those that exist.
 fn waits_for(graph: &Graph<'_>, task: &Task) -> Waits {
     Waits {
-        parent: task.parent.and_then(|id| graph.here(id)),
-        depends_on: task.depends_on.iter().filter_map(|id| graph.here(*id)).collect(),
+        parent: task.parent.and_then(|id| place_in(graph, id)),
+        depends_on: task.depends_on.iter().filter_map(|id| place_in(graph, *id)).collect(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod claim_race;
 mod drain;
+mod family_race;
 mod kill_points;
 mod machines;
 mod poller;
@@ -53,6 +54,7 @@ struct Cli {
 enum Proof {
     ClaimRace(claim_race::Args),
     Drain(drain::Args),
+    FamilyRace(family_race::Args),
     KillPoints(kill_points::Args),
     RandomKills(random_kills::Args),
     Power(power::Args),
@@ -69,6 +71,7 @@ impl Proof {
         match self {
             Proof::ClaimRace(_) => "claim-race",
             Proof::Drain(_) => "drain",
+            Proof::FamilyRace(_) => "family-race",
             Proof::KillPoints(_) => "kill-points",
             Proof::RandomKills(_) => "random-kills",
             Proof::Power(_) => "power",
@@ -82,6 +85,7 @@ impl Proof {
     fn quick() -> Vec<Proof> {
         let mut proofs =
             vec![Proof::ClaimRace(claim_race::Args::quick()), Proof::KillPoints(kill_points::Args::quick())];
+        proofs.push(Proof::FamilyRace(family_race::Args::quick()));
         proofs.extend(drain::Args::quick().map(Proof::Drain));
         proofs.push(Proof::RandomKills(random_kills::Args::quick()));
         proofs.push(Proof::Poller(poller::Args::quick()));
@@ -95,6 +99,7 @@ impl Proof {
         match self {
             Proof::ClaimRace(args) => args.run(scratch),
             Proof::Drain(args) => args.run(scratch),
+            Proof::FamilyRace(args) => args.run(scratch),
             Proof::KillPoints(args) => args.run(scratch),
             Proof::RandomKills(args) => args.run(scratch),
             Proof::Power(args) => args.run(scratch),

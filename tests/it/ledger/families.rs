@@ -401,6 +401,30 @@ fn a_circle_through_a_task_of_the_batch_that_is_there_already_is_refused() {
 }
 
 #[test]
+fn a_circle_that_a_clone_would_close_when_it_takes_its_place_is_refused() {
+    on_both_stores(|store| {
+        let world = World::new();
+        let own = world.ledger(store, "w1");
+        let original = plan(&own, "a").id;
+        let successor = own.create(clone(new_task("a-r1", &[]), original)).expect("planned").state.id;
+        // A part of the clone that waits for the original would wait for its own parent.
+        for (part, waits_for) in [(successor, original), (original, successor)] {
+            let mut new = new_task("part", &[waits_for]);
+            new.task.parent = Some(part);
+            assert_eq!(code(own.create(new)), 11);
+            let mut new = planned_below(1, "part", Named::Task(part));
+            new.depends_on.push(Named::Task(waits_for));
+            assert_eq!(code(create_all(&own, &[new], false)), 11);
+        }
+        // Once it is called off it is a task like any other.
+        done(&own, "a-r1", &[cancel(), replan()]);
+        let mut new = new_task("part", &[original]);
+        new.task.parent = Some(successor);
+        own.create(new).expect("planned");
+    });
+}
+
+#[test]
 fn next_offers_exactly_what_a_claim_takes_however_often_a_dependency_was_replaced() {
     let world = World::new();
     for length in [3, SUCCESSORS_MAX, SUCCESSORS_MAX + 1, SUCCESSORS_MAX + 9] {

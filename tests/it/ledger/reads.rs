@@ -130,6 +130,88 @@ fn a_claim_reads_its_dependencies_and_nothing_of_their_past() {
     assert_eq!(count(10), count(1_000));
 }
 
+/// The most objects that the state of a task costs: the tip, and up to three that it names.
+const STATE: usize = 4;
+
+/// As many, when only its id is known: the Task record leads to the ref.
+const STATE_BY_ID: usize = STATE + 1;
+
+/// How many objects are read, and how often refs are listed, by one intent of w1's in context c1.
+fn cost(store: &MemoryStore, world: &World, slug: &str, intent: Intent) -> (usize, usize) {
+    store.reset_counts();
+    act(&world.ledger_in(store, "w1", "c1"), slug, intent).expect("recorded");
+    (store.reads(), store.listings())
+}
+
+#[test]
+fn a_claim_reads_its_parent_once_and_nothing_of_its_past() {
+    let count = |length: u64, bystanders: usize| {
+        let (world, store) = (World::new(), MemoryStore::new());
+        long_chain(&world, &store, "parent", length);
+        let ledger = world.ledger(&store, "w1");
+        ledger.create(child("a", found(&ledger, "parent").state.id)).expect("planned");
+        (0..bystanders).for_each(|n| drop(plan(&ledger, &format!("b{n}"))));
+        cost(&store, &world, "a", claim())
+    };
+    assert_eq!(count(10, 0), count(1_000, 100));
+    let (reads, listings) = count(10, 0);
+    assert!(reads <= STATE + STATE_BY_ID, "{reads} reads");
+    assert_eq!(listings, 0);
+}
+
+#[test]
+fn a_claim_of_a_sticky_task_reads_every_task_once_and_one_that_is_not_reads_none_of_them() {
+    let count = |is_sticky: bool, bystanders: usize| {
+        let (world, store) = (World::new(), MemoryStore::new());
+        let ledger = world.ledger(&store, "w1");
+        ledger.create(if is_sticky { sticky("a", &[]) } else { new_task("a", &[]) }).expect("planned");
+        for n in 0..bystanders {
+            plan(&ledger, &format!("b{n}"));
+            act(&ledger, &format!("b{n}"), claim()).expect("claimed");
+        }
+        cost(&store, &world, "a", claim())
+    };
+    let [(alone, _), (among, listings)] = [count(true, 0), count(true, 50)];
+    assert!(among <= alone + 50 * STATE, "{alone}, and {among} among 50 others");
+    assert_eq!(listings, 1);
+    assert_eq!(count(false, 0), count(false, 50));
+}
+
+#[test]
+fn a_finish_reads_two_objects_a_task_of_its_queue_and_the_state_of_its_children() {
+    let count = |bystanders: usize, children: usize, elsewhere: usize, length: u64| {
+        let (world, store) = (World::new(), MemoryStore::new());
+        long_chain(&world, &store, "a", length);
+        let ledger = world.ledger(&store, "w1");
+        let parent = found(&ledger, "a").state.id;
+        for n in 0..bystanders {
+            plan(&ledger, &format!("b{n}"));
+            act(&ledger, &format!("b{n}"), claim()).expect("claimed");
+        }
+        for n in 0..children {
+            ledger.create(child(&format!("c{n}"), parent)).expect("planned");
+            for intent in [claim(), report(), finish()] {
+                act(&ledger, &format!("c{n}"), intent).expect("recorded");
+            }
+        }
+        for n in 0..elsewhere {
+            let mut new = new_task(&format!("d{n}"), &[]);
+            new.task.queue = "other".parse().expect("a queue");
+            ledger.create(new).expect("planned");
+        }
+        cost(&store, &world, "a", finish())
+    };
+    let (alone, listings) = count(0, 0, 0, 10);
+    // Its own state, itself as a task of the queue, and, once more under the locks, the names alone.
+    assert!(alone <= STATE + 2, "{alone} reads");
+    assert_eq!(listings, 2);
+    assert_eq!(count(0, 0, 50, 1_000), (alone, 2), "neither other queues nor the past cost anything");
+    let (among, _) = count(50, 0, 0, 10);
+    assert!(among <= alone + 50 * 2, "{alone}, and {among} among 50 others");
+    let (with_children, _) = count(0, 20, 0, 10);
+    assert!(with_children <= alone + 20 * (2 + STATE), "{alone}, and {with_children} with 20 children");
+}
+
 #[test]
 fn a_sweep_that_is_stopped_while_it_reads_takes_nothing_and_forgets_nothing() {
     let (world, store) = (World::new(), MemoryStore::new());

@@ -29,11 +29,15 @@ pub fn for_all<S: Strategy>(inputs: S, property: impl Fn(S::Value) -> TestCaseRe
 
 /// As [`for_all`], over fewer cases: for properties whose cases take their time.
 pub fn for_all_of<S: Strategy>(cases: u32, inputs: S, property: impl Fn(S::Value) -> TestCaseResult) {
-    // Without the variable, proptest says 256 itself.
-    let asked = std::env::var_os("PROPTEST_CASES").map_or(0, |_| Config::default().cases);
     // No file of past failures: the tree has no place for it, and the smallest input is printed.
-    let config = Config { cases: cases.max(asked), failure_persistence: None, ..Config::default() };
+    let config = Config { cases: at_least(cases), failure_persistence: None, ..Config::default() };
     if let Err(failure) = TestRunner::new(config).run(&inputs, property) {
         panic!("{failure}");
     }
+}
+
+/// So many cases, or what `PROPTEST_CASES` asks for, if that is more.
+pub fn at_least(cases: u32) -> u32 {
+    // Without the variable, proptest says 256 itself.
+    cases.max(std::env::var_os("PROPTEST_CASES").map_or(0, |_| Config::default().cases))
 }

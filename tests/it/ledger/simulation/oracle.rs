@@ -193,23 +193,34 @@ impl Oracle {
         unless(!with.can_all_be_done(), 11)
     }
 
-    /// Whether all tasks could be done, one after the other, if none was begun.
+    /// The task in whose place this one stands, or will stand: a clone is as good as its original.
+    fn place(&self, at: At) -> At {
+        let at = self.stand(at);
+        let original =
+            self.tasks[at].replaces.filter(|_| self.phase(at) == Phase::New).map(|original| self.stand(original));
+        original.filter(|original| *original != at).map_or(at, |original| self.place(original))
+    }
+
+    /// Whether all tasks could be done, one after the other, if none was begun, and all clones had their places.
     fn can_all_be_done(&self) -> bool {
-        let standing: Vec<At> = (0..self.tasks.len()).filter(|at| self.is_standing(*at)).collect();
-        let above: Vec<(Option<At>, Vec<At>)> =
-            (0..self.tasks.len()).map(|at| (self.parent(at), self.dependencies(at))).collect();
-        let children: Vec<Vec<At>> = (0..self.tasks.len()).map(|_| Vec::new()).collect();
-        let children = standing.iter().fold(children, |mut children, at| {
-            above[*at].0.into_iter().for_each(|parent| children[parent].push(*at));
-            children
-        });
+        let places: Vec<At> = (0..self.tasks.len()).map(|at| self.place(at)).collect();
+        let mut parents = vec![Vec::new(); self.tasks.len()];
+        let mut dependencies = parents.clone();
+        let mut children = parents.clone();
+        for at in (0..self.tasks.len()).filter(|at| self.is_standing(*at)) {
+            if let Some(parent) = self.tasks[at].parent.map(|parent| places[parent]) {
+                parents[places[at]].push(parent);
+                children[parent].push(places[at]);
+            }
+            dependencies[places[at]].extend(self.tasks[at].depends_on.iter().map(|other| places[*other]));
+        }
+        let standing: BTreeSet<At> = places.into_iter().collect();
         let (mut claimed, mut done) = (vec![false; self.tasks.len()], vec![false; self.tasks.len()]);
         loop {
             let mut has_moved = false;
             for at in &standing {
-                let (parent, dependencies) = &above[*at];
-                let can_claim =
-                    parent.is_none_or(|parent| claimed[parent]) && dependencies.iter().all(|other| done[*other]);
+                let is_free = parents[*at].iter().all(|parent| claimed[*parent]);
+                let can_claim = is_free && dependencies[*at].iter().all(|other| done[*other]);
                 if can_claim {
                     has_moved |= !std::mem::replace(&mut claimed[*at], true);
                 }
