@@ -53,6 +53,7 @@ fn supersede(repo: &Repo, old: &str, new: &str) {
         clock: &clock,
         identity: &identity,
         agent: &agent,
+        context: None,
         reach: ledger::Reach::Alone,
     };
     let queue = "default".parse().expect("a queue");
