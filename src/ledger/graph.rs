@@ -90,7 +90,7 @@ impl Ledger<'_> {
         for (name, tip) in self.store.tips(&family.prefix)? {
             family.known.insert(name.clone());
             // Whatever cannot be read is named by `verify`; it does not keep every other task from being finished.
-            let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip))) else { continue };
+            let Some(task) = tip.ok().and_then(|tip| self.child_at(RecordId(tip))) else { continue };
             let Some(parent) = task.parent else { continue };
             let is_ours = match parents.get(&parent) {
                 Some(known) => *known,
@@ -129,7 +129,7 @@ impl Ledger<'_> {
         let Some(family) = &reliance.family else { return Ok(true) };
         for (name, tip) in self.store.tips(&family.prefix)? {
             if !family.known.contains(&name)
-                && let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip)))
+                && let Some(task) = tip.ok().and_then(|tip| self.child_at(RecordId(tip)))
                 && task.parent.is_some_and(|parent| family.names.contains(&parent))
             {
                 return Ok(false);
@@ -138,14 +138,18 @@ impl Ledger<'_> {
         Ok(true)
     }
 
-    /// The definition of the task whose chain has this tip; `None` where that cannot be read.
-    fn task_of(&self, tip: RecordId) -> Option<Box<Task>> {
-        let record = codec::decode(&self.store.read_commit(tip.0).ok()?).ok()?;
-        let first = match (record.content, record.links.task) {
-            (Content::Task(task), _) => return Some(task),
-            (_, first) => first?,
+    /// The definition of the task whose chain has this tip, if it is a child; `None`, too, where that cannot be read.
+    fn child_at(&self, tip: RecordId) -> Option<Box<Task>> {
+        let record = self.store.read_commit(tip.0).ok()?;
+        let first = match codec::glance(&record, "Record") {
+            Some("Task") => tip,
+            _ => RecordId(codec::glance(&record, "Task")?.parse().ok()?),
         };
-        match codec::decode(&self.store.read_commit(first.0).ok()?).ok()?.content {
+        let definition = self.store.read_commit(first.0).ok()?;
+        // Most tasks have no parent, and decoding all of them takes longer than reading them.
+        codec::glance(&definition, "Parent")?;
+        codec::decode(&record).ok()?;
+        match codec::decode(&definition).ok()?.content {
             Content::Task(task) => Some(task),
             _ => None,
         }
