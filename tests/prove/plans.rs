@@ -10,6 +10,7 @@ mod plan;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,9 @@ use plan::Plan;
 use rustix::process::Signal;
 
 use crate::Verdict;
-use crate::coherence::{Figures, Ledger, judge};
+use crate::coherence::{Figures, Ledger, Task, judge};
 use crate::random::Random;
-use crate::support::{Repo, poll_until, say};
+use crate::support::{Repo, say};
 
 /// How long one plan may take.
 const WORKED_OFF_WITHIN: Duration = Duration::from_secs(180);
@@ -51,6 +52,8 @@ struct Totals {
     sums: Figures,
     /// Claims whose workers were killed.
     orphaned: usize,
+    /// Parents that a runner gave back, since nobody was at work on their children and it had nothing more to do.
+    given_up: usize,
     /// How commands ended that did not with 0.
     exits: BTreeMap<String, usize>,
     acknowledged: usize,
@@ -96,11 +99,13 @@ impl Totals {
         let mean = self.took.as_secs_f32() / runs.max(1) as f32;
         format!(
             "{way:?}: {runs} plans done and coherent: {tasks} tasks, {sticky} of them sticky, in {} groups of up to {}, in \
-             {CONTEXTS} contexts; {claims} claims, {} of them left by killed workers, {swept} swept; {records} records, {} \
+             {CONTEXTS} contexts; {claims} claims, {} of them left by killed workers, {swept} swept, {} parents \
+             given up by runners; {records} records, {} \
              acknowledged ones all there; exits that were not 0: {:?}; {mean:.1} s a plan, at most {:.1} s",
             groups.len(),
             groups.iter().max().unwrap_or(&0),
             self.orphaned,
+            self.given_up,
             self.acknowledged,
             self.exits,
             self.slowest.as_secs_f32(),
@@ -153,14 +158,14 @@ fn by_loops(repo: &Repo, log: &Path, plan: &Plan, random: &mut Random) -> Result
     let mut orphaned = Vec::new();
     let mut spared: Option<String> = None;
     for (done, holds_a_parent) in [(plan.tasks / 5, true), (plan.tasks / 2, false)] {
-        done_at_least(repo, done)?;
+        done_at_least(repo, plan, done)?;
         let may_be_killed = |worker: &Worker| Some(&worker.context) != spared.as_ref();
         let (victim, claims) = kill_one(repo, &mut workers, holds_a_parent, random, may_be_killed)?;
         // Each context keeps one of its two workers.
         spared = Some(victim.context.clone());
         orphaned.extend(claims);
     }
-    done_at_least(repo, plan.tasks)?;
+    done_at_least(repo, plan, plan.tasks)?;
     fs::write(log.join("stop"), "")?;
     for worker in &mut workers {
         let status = worker.wait()?;
@@ -169,27 +174,66 @@ fn by_loops(repo: &Repo, log: &Path, plan: &Plan, random: &mut Random) -> Result
     Ok(orphaned)
 }
 
-/// Three runners, and one more when one was killed. Returns the claims that that one left.
+/// Three runners, one of which is killed; whoever has ended is started again, as a supervisor would. Returns the claims that
+/// the killed one left.
 fn by_runners(repo: &Repo, log: &Path, plan: &Plan, random: &mut Random, is_for_ever: bool) -> Result<Vec<String>> {
     fs::write(log.join("jobs"), "")?;
-    let mut workers: Vec<Worker> =
-        (0..CONTEXTS).map(|number| Worker::start_runner(repo, log, number, is_for_ever)).collect::<Result<_>>()?;
-    done_at_least(repo, plan.tasks / 3)?;
+    let start = |number: usize| Worker::start_runner(repo, log, number, is_for_ever);
+    let mut workers: Vec<Worker> = (0..CONTEXTS).map(start).collect::<Result<_>>()?;
+    done_at_least(repo, plan, plan.tasks / 3)?;
     let (victim, orphaned) = kill_one(repo, &mut workers, true, random, |_| true)?;
-    let number: usize = victim.name[1..].parse()?;
-    workers.push(Worker::start_runner(repo, log, number + CONTEXTS, is_for_ever)?);
+    // The context of a number is that of all numbers so far away.
+    workers.push(start(victim.number + CONTEXTS)?);
+    let started = Instant::now();
+    loop {
+        let open = open(repo)?;
+        if open.is_empty() {
+            break;
+        }
+        ensure!(started.elapsed() < WORKED_OFF_WITHIN, "not done within {WORKED_OFF_WITHIN:?}: {}", open.join(", "));
+        for worker in &mut workers {
+            if let Some(status) = worker.ended()? {
+                ensure!(!is_for_ever, "{}: {status}: {}", worker.name, worker.complaint());
+                check_end(worker, status, is_for_ever)?;
+                *worker = start(worker.number + CONTEXTS)?;
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
     if is_for_ever {
-        done_at_least(repo, plan.tasks)?;
         workers.iter().try_for_each(|worker| worker.signal(Signal::TERM))?;
     }
     for worker in &mut workers {
-        poll_until(&format!("the end of {}", worker.name), WORKED_OFF_WITHIN, || Ok(worker.ended()?.is_some()))?;
         let status = worker.wait()?;
-        // 12: a lease was lost, which on a machine with more to do than it can may be.
-        let is_fine = matches!(status.code(), Some(0 | 12));
-        ensure!(is_fine, "{}: {status}: {}", worker.name, worker.complaint());
+        check_end(worker, status, is_for_ever)?;
     }
     Ok(orphaned)
+}
+
+/// Fails unless a runner ended as it may: for what was to run for ever, only when it was told to.
+fn check_end(worker: &Worker, status: ExitStatus, is_for_ever: bool) -> Result<()> {
+    let is_fine = match status.code() {
+        // 12: a lease was lost, which on a machine with more to do than it can may be.
+        Some(0 | 12) => true,
+        // Nobody was at work on the children of what it held, and they were not for its context: others took it over.
+        Some(1) if !is_for_ever => gave_up_parents_only(&worker.told()?)?,
+        _ => false,
+    };
+    ensure!(is_fine, "{}: {status}: {}", worker.name, worker.complaint());
+    Ok(())
+}
+
+/// Whether a runner failed at nothing but waiting for children.
+fn gave_up_parents_only(told: &str) -> Result<bool> {
+    for line in told.lines() {
+        let event: serde_json::Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let why = event["why"].as_str().unwrap_or_default();
+        let is_failure = matches!(event["event"].as_str(), Some("failed" | "rejected" | "not-started"));
+        if is_failure && !why.starts_with("its children are left open") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Kills one of the workers in the middle of its work, and takes it away. Returns it and the claims that it left.
@@ -215,18 +259,19 @@ fn kill_one(
     bail!("no worker held anything")
 }
 
-/// Waits until so many tasks are done.
-fn done_at_least(repo: &Repo, tasks: usize) -> Result<()> {
+/// The tasks that are not done, as git tells.
+fn open(repo: &Repo) -> Result<Vec<String>> {
+    let tasks = Ledger::read(&repo.dir)?.tasks.into_iter();
+    let is_open = |task: &Task| task.records.last().is_none_or(|tip| tip.what() != "done");
+    Ok(tasks.filter(is_open).map(|task| task.slug).collect())
+}
+
+/// Waits until so many tasks of the plan are done.
+fn done_at_least(repo: &Repo, plan: &Plan, tasks: usize) -> Result<()> {
     let started = Instant::now();
     loop {
-        let ledger = Ledger::read(&repo.dir)?;
-        let open: Vec<_> = ledger
-            .tasks
-            .iter()
-            .filter(|task| task.records.last().is_none_or(|tip| tip.what() != "done"))
-            .map(|task| task.slug.as_str())
-            .collect();
-        if ledger.tasks.len() - open.len() >= tasks {
+        let open = open(repo)?;
+        if open.len() + tasks <= plan.tasks {
             return Ok(());
         }
         ensure!(started.elapsed() < WORKED_OFF_WITHIN, "not done within {WORKED_OFF_WITHIN:?}: {}", open.join(", "));
@@ -281,6 +326,7 @@ fn acknowledged(ledger: &Ledger, log: &Path, totals: &mut Totals) -> Result<()> 
                 }
                 (Some("out"), [_, ..]) if line.starts_with('{') => {
                     let event: serde_json::Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+                    totals.given_up += usize::from(event["event"] == "failed");
                     for record in ["claim", "report"].iter().filter_map(|key| event[key].as_str()) {
                         ensure!(find(record).is_some(), "acknowledged and lost: {}: {line}", path.display());
                         totals.acknowledged += 1;

@@ -36,9 +36,11 @@ pub enum Way {
 
 /// A worker of one context.
 pub struct Worker {
+    pub number: usize,
     pub name: String,
     pub context: String,
     child: Child,
+    out: PathBuf,
     err: PathBuf,
     /// A shell is stopped and killed with what it runs. What a runner runs ends by itself.
     is_group: bool,
@@ -52,7 +54,7 @@ impl Worker {
         command.args(["-c", WORKER]).env("PM", pm()).env("REPO", &repo.dir).env("LABEL", LABEL);
         command.env("LOG", log).env("STOP", log.join("stop"));
         command.env("PM_AGENT_ID", &name).env("PM_CONTEXT_ID", &context);
-        Worker::start(command, log, name, context, true)
+        Worker::start(command, log, (number, name, context), true)
     }
 
     /// Starts a runner, which ends when it finds nothing more to do, unless it is to run for ever.
@@ -62,14 +64,14 @@ impl Worker {
         let mut command = repo.pm_command(["work", "--json", "--agent", &name, "--context-id", &context]);
         command.args(["--agents", AGENTS, "--label", LABEL, "--ttl", TTL, until, "--", "sh", "-c", JOB]);
         command.env("JOBS", log.join("jobs"));
-        Worker::start(command, log, name, context, false)
+        Worker::start(command, log, (number, name, context), false)
     }
 
-    fn start(mut command: Command, log: &Path, name: String, context: String, is_group: bool) -> Result<Worker> {
-        let err = log.join(format!("{name}.told"));
-        let out = File::create(log.join(format!("{name}.out")))?;
-        let child = command.process_group(0).stdout(out).stderr(File::create(&err)?).stdin(Stdio::null()).spawn()?;
-        Ok(Worker { name, context, child, err, is_group })
+    fn start(mut command: Command, log: &Path, who: (usize, String, String), is_group: bool) -> Result<Worker> {
+        let (number, name, context) = who;
+        let [out, err] = ["out", "err"].map(|kind| log.join(format!("{name}.{kind}")));
+        command.process_group(0).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
+        Ok(Worker { number, name, context, child: command.spawn()?, out, err, is_group })
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {
@@ -87,6 +89,11 @@ impl Worker {
     pub fn wait(&mut self) -> Result<ExitStatus> {
         poll_until(&format!("the end of {}", self.name), STUCK, || Ok(self.ended()?.is_some()))?;
         self.ended()?.context("it has ended")
+    }
+
+    /// What it told.
+    pub fn told(&self) -> Result<String> {
+        Ok(fs::read_to_string(&self.out)?)
     }
 
     /// What it complained of last.

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use life::Life;
-pub use read::Ledger;
+pub use read::{Ledger, Task};
 
 /// The rules, each by the words for what is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
