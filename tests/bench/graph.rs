@@ -1,8 +1,8 @@
 //! What it costs that a claim and a finish look at other tasks: `next`, `pull` and `finished` on three plans, in turns with
-//! another pm if one is named, and what each of them reads.
+//! other builds of pm if some are named, and what each of them reads.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const AGENT: [&str; 2] = ["--agent", "w1"];
 /// How long one command may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures and prints. `beside`: another pm.
-pub fn measure(dir: &Path, runs: usize, beside: Option<&Path>) -> Result<()> {
+/// Measures and prints. `beside`: other builds of pm.
+pub fn measure(dir: &Path, runs: usize, beside: &[PathBuf]) -> Result<()> {
     fs::create_dir(dir)?;
     let crates = dir.join("crates.json");
     fs::write(&crates, CRATES)?;
@@ -34,15 +34,16 @@ pub fn measure(dir: &Path, runs: usize, beside: Option<&Path>) -> Result<()> {
     let debian = plan_file(&dir.join("debian.jsonl"), usize::MAX)?;
     for (what, plan) in [("71 crates", crates), ("1,000 packages", thousand), ("63,681 packages", debian)] {
         let mut grounds = vec![Ground::new(&dir.join(format!("{what}, this pm")), &plan, None)?];
-        if let Some(other) = beside {
-            grounds.push(Ground::new(&dir.join(format!("{what}, the other")), &plan, Some(other))?);
+        for (at, other) in beside.iter().enumerate() {
+            grounds.push(Ground::new(&dir.join(format!("{what}, {at}")), &plan, Some(other))?);
         }
         for _ in 0..runs {
             grounds.iter_mut().try_for_each(Ground::round)?;
         }
         print_header(what);
         for ground in &grounds {
-            ground.rows.iter().for_each(|row| row.print(if ground.pm.is_some() { "the other pm" } else { "" }));
+            let pm = ground.pm.as_deref().map_or(String::new(), |pm| pm.display().to_string());
+            ground.rows.iter().for_each(|row| row.print(&pm));
         }
         for (what, Reads { commits, refs, listings }) in reads(&grounds[0].repo)? {
             say(&format!("{what}: {commits} commits, {refs} single refs, {listings} listings of refs"));
@@ -54,7 +55,7 @@ pub fn measure(dir: &Path, runs: usize, beside: Option<&Path>) -> Result<()> {
 /// A planned repository, and what is measured in it.
 struct Ground {
     repo: Repo,
-    pm: Option<std::path::PathBuf>,
+    pm: Option<PathBuf>,
     rows: [Row; 3],
 }
 

@@ -41,9 +41,9 @@ struct Cli {
     /// How long the idle runner is watched, in seconds
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
-    /// Another pm, whose `next`, `pull` and `finished` are measured in turns with this one's
+    /// Another pm, whose `next`, `pull` and `finished` are measured in turns with this one's; several are allowed
     #[arg(long, value_name = "FILE")]
-    beside: Option<PathBuf>,
+    beside: Vec<PathBuf>,
     /// Only one group
     #[arg(long, value_enum)]
     only: Option<Group>,
@@ -84,7 +84,7 @@ fn main() -> Result<()> {
         many::debian(&scratch.path().join("debian"), cli.long_runs)?;
     }
     if wanted(Group::Graph) {
-        graph::measure(&scratch.path().join("graph"), cli.runs, cli.beside.as_deref())?;
+        graph::measure(&scratch.path().join("graph"), cli.runs, &cli.beside)?;
     }
     if wanted(Group::Work) {
         let idle = Duration::from_secs(cli.idle_seconds);
