@@ -211,6 +211,9 @@ fn slug_of(entry: &Line) -> Option<Slug> {
     }
 }
 
+/// A task that was looked up; of one that exists, how it stands.
+type BySlug = (Named, Option<TaskState>);
+
 /// Where what an entry names is looked up.
 struct Places<'a> {
     ledger: Ledger<'a>,
@@ -233,7 +236,7 @@ impl<'a> Places<'a> {
 
     /// The task with a slug; what is wrong with that, in words, is the inner error. `Ok(Ok(None))`: an entry that is wrong
     /// in itself.
-    fn by_slug(&self, asked: &str) -> Result<std::result::Result<Option<(Named, Option<TaskState>)>, String>> {
+    fn by_slug(&self, asked: &str) -> Result<std::result::Result<Option<BySlug>, String>> {
         let Ok(slug) = asked.parse::<Slug>() else {
             return Ok(Err(format!("'{}', which is no slug", crate::id::shown(asked))));
         };

@@ -1,5 +1,6 @@
 //! Planning many tasks at once: one pack, one rename of packed-refs, all or nothing (design, section 5).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::create::{circular, take_over, waits_of};
@@ -144,9 +145,9 @@ impl Ledger<'_> {
                     parent.map_or(Ok(()), |parent| take_over(&mut task, parent, is_there))
                 }
                 Some(Named::Task(id)) => {
-                    if !parents.contains_key(&id) {
+                    if let Entry::Vacant(vacant) = parents.entry(id) {
                         let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
-                        parents.insert(id, self.find_by_task_id(id)?.ok_or_else(unknown)?);
+                        vacant.insert(self.find_by_task_id(id)?.ok_or_else(unknown)?);
                     }
                     take_over(&mut task, &parents[&id].state, is_there)
                 }
