@@ -10,7 +10,7 @@ use crate::random::Random;
 const CRATES: &str = include_str!("../../../fixtures/plans/gitoxide-workspace.plan.json");
 /// Of all tasks.
 pub const LABEL: &str = "release";
-/// The family of crates that have nothing to do with any other. Its parent is sticky, and so are all of them.
+/// The family of crates that have nothing to do with any other. All of them are sticky.
 const ALONE: &str = "family-alone";
 /// The family of what is built upon the crate of this name. Its parent depends on that crate.
 const PROGRAMS: (&str, &str) = ("family-programs", "gix");
@@ -25,6 +25,10 @@ pub struct Plan {
 }
 
 /// Plans the first `crates` crates: they are in the order of what depends on what.
+///
+/// One family has a sticky parent, so all of it is sticky: the one of crates that are alone, which are then tied by nothing
+/// but that, or the one of programs, which are tied to most others anyway. What else is sticky is drawn by lot. So many of
+/// these crates wait for each other that nearly all of them are one group.
 pub fn plan(crates: usize, random: &mut Random) -> Result<Plan> {
     let all: Vec<Value> = serde_json::from_str(CRATES)?;
     let mut crates: Vec<Value> = all.into_iter().take(crates).collect();
@@ -39,8 +43,10 @@ pub fn plan(crates: usize, random: &mut Random) -> Result<Plan> {
         .collect::<Result<_>>()?;
 
     let families: BTreeMap<&String, String> = names.iter().map(|name| (name, family(name, &waits))).collect();
-    let mut sticky: BTreeSet<String> = names.iter().filter(|name| families[name] == ALONE).cloned().collect();
-    let mut others: Vec<&String> = names.iter().filter(|name| families[name] != ALONE).collect();
+    let whole_family = if random.percent(50) { ALONE } else { PROGRAMS.0 };
+    let is_given = |name: &&String| [ALONE, whole_family].contains(&&*families[*name]);
+    let mut sticky: BTreeSet<String> = names.iter().filter(is_given).cloned().collect();
+    let mut others: Vec<&String> = names.iter().filter(|name| !is_given(name)).collect();
     while sticky.len() < names.len().div_ceil(2) {
         ensure!(!others.is_empty(), "half of the crates are not there");
         sticky.insert(others.swap_remove(random.below(others.len() as u64) as usize).clone());
@@ -51,7 +57,7 @@ pub fn plan(crates: usize, random: &mut Random) -> Result<Plan> {
         entry["parent_slug"] = json!(families[&name]);
         entry["labels"] = json!([LABEL]);
         // What belongs to a sticky parent is sticky anyway.
-        entry["sticky"] = json!(sticky.contains(&name) && families[&name] != ALONE);
+        entry["sticky"] = json!(sticky.contains(&name) && families[&name] != whole_family);
     }
     let parents: BTreeSet<&String> = families.values().collect();
     for parent in &parents {
@@ -60,11 +66,11 @@ pub fn plan(crates: usize, random: &mut Random) -> Result<Plan> {
             "slug": parent,
             "title": format!("Release all of {parent}"),
             "labels": [LABEL],
-            "sticky": *parent == ALONE,
+            "sticky": *parent == whole_family,
             "depends_on_slugs": first,
         }));
     }
-    sticky.extend(parents.iter().filter(|parent| **parent == ALONE).map(|parent| (*parent).clone()));
+    sticky.extend(parents.iter().filter(|parent| **parent == whole_family).map(|parent| (*parent).clone()));
     let families = parents.len();
     Ok(Plan { json: serde_json::to_string(&crates)?, tasks: crates.len(), families, sticky })
 }

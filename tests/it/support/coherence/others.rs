@@ -107,7 +107,7 @@ impl<'a, 'b> Whole<'a, 'b> {
         while let Some(life) = next.filter(|_| line.len() <= self.lives.len()) {
             line.push(life);
             let by = life.statuses.iter().filter(|status| status.record.ms <= ms);
-            let by = by.filter_map(|status| status.record.one("Superseded-By")).last();
+            let by = by.filter_map(|status| status.record.one("Superseded-By")).next_back();
             next = by.and_then(|by| self.by_id.get(by)).copied();
         }
         line
