@@ -13,6 +13,7 @@ use crate::ledger::find::Found;
 use crate::ledger::runnable::was_taken;
 use crate::protocol::decide::Intent;
 use crate::protocol::record::Ttl;
+use crate::protocol::refusal::Refusal;
 use crate::protocol::view;
 use crate::session::Session;
 use crate::store::StoreError;
@@ -104,10 +105,13 @@ impl Args {
                     Ok(appended) => return Ok(Some(appended)),
                     Err(error) if was_taken(&error) && losses < self.max_retries => {
                         losses += 1;
-                        if !is_current {
+                        // A context that was bound meanwhile closes a whole group of tasks to this one: a new listing tells
+                        // which, and trying them all would use up the retries.
+                        if !is_current || matches!(error, Error::Refused { refusal: Refusal::Context(_), .. }) {
                             break;
                         }
                     }
+                    Err(error) if was_taken(&error) => return Err(lost(error)),
                     // One task whose lock somebody holds does not keep the others from being worked on.
                     Err(error @ Error::Store(StoreError::Locked { .. })) if locked.is_none() => {
                         session.out.warning(&error.to_string());
@@ -146,6 +150,17 @@ impl Args {
     }
 }
 
+/// The last of the lost races, as what it is: whatever has come to forbid the claim, the task was free when it was listed.
+fn lost(error: Error) -> Error {
+    match error {
+        Error::Refused { task, place, refusal: Refusal::WrongPhase { held, .. } | Refusal::RaceLost { held } } => {
+            Error::Refused { task, place, refusal: Refusal::RaceLost { held } }
+        }
+        Error::Refused { task, place, .. } => Error::Refused { task, place, refusal: Refusal::RaceLost { held: None } },
+        error => error,
+    }
+}
+
 /// What `--shell` prints when nothing was claimed for want of a repository, a right call or anything else: a loop that
 /// evaluates it must never run the old task again.
 pub const NOTHING: &str = "export TASK= SLUG= PM_CLAIM=\n";
@@ -153,4 +168,28 @@ pub const NOTHING: &str = "export TASK= SLUG= PM_CLAIM=\n";
 /// Assignments for a shell's eval. Every value is made of characters that need no quotes.
 fn shell(task: &str, slug: &str, claim: &str, agent: &str) -> String {
     format!("export TASK={task} SLUG={slug} PM_CLAIM={claim} PM_AGENT_ID={agent}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Place;
+    use crate::exit_code::ExitCode;
+    use crate::id::{Oid, TaskId};
+    use crate::protocol::sticky::Misfit;
+
+    #[test]
+    fn whatever_came_between_is_a_lost_race() {
+        let task = TaskId("1234567890123456789012345678901234567890".parse::<Oid>().expect("an id"));
+        let place = Place { queue: "default".parse().expect("a queue"), slug: "login".parse().expect("a slug") };
+        for refusal in [
+            Refusal::Context(Misfit::Missing { wanted: None }),
+            Refusal::DependenciesOpen { open: Vec::new() },
+            Refusal::RaceLost { held: None },
+        ] {
+            let error = Error::Refused { task, place: place.clone(), refusal };
+            assert!(was_taken(&error));
+            assert_eq!(lost(error).exit_code(), ExitCode::RaceLost);
+        }
+    }
 }

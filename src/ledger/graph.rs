@@ -9,7 +9,7 @@ use super::Ledger;
 use super::find::Found;
 use super::resolve::{place, prefix};
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
+use crate::id::{Oid, Queue, RecordId, RefName, TASKS, TaskId};
 use crate::protocol::codec;
 use crate::protocol::decide::{Intent, Others};
 use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
@@ -104,8 +104,7 @@ impl Ledger<'_> {
         let mut parents: HashMap<TaskId, bool> = HashMap::from([(state.id, true)]);
         for (name, tip) in self.store.tips(&family.prefix)? {
             family.known.insert(name.clone());
-            // Whatever cannot be read is named by `verify`; it does not keep every other task from being finished.
-            let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip))) else { continue };
+            let Some(task) = self.child_at(tip)? else { continue };
             let Some(parent) = task.parent else { continue };
             let is_ours = match parents.get(&parent) {
                 Some(known) => *known,
@@ -148,7 +147,7 @@ impl Ledger<'_> {
         let Some(family) = &reliance.family else { return Ok(true) };
         for (name, tip) in self.store.tips(&family.prefix)? {
             if !family.known.contains(&name)
-                && let Some(task) = tip.ok().and_then(|tip| self.task_of(RecordId(tip)))
+                && let Some(task) = self.child_at(tip)?
                 && task.parent.is_some_and(|parent| family.names.contains(&parent))
             {
                 return Ok(false);
@@ -157,17 +156,31 @@ impl Ledger<'_> {
         Ok(true)
     }
 
-    /// The definition of the task whose chain has this tip; `None` where that cannot be read.
-    pub(super) fn task_of(&self, tip: RecordId) -> Option<Box<Task>> {
-        let record = codec::decode(&self.store.read_commit(tip.0).ok()?).ok()?;
-        let first = match (record.content, record.links.task) {
-            (Content::Task(task), _) => return Some(task),
-            (_, first) => first?,
+    /// The definition of the task whose chain has this tip, if it is a child. `None`, too, where its chain is damaged:
+    /// `verify` names that, and it does not keep every other task from being finished.
+    ///
+    /// # Errors
+    /// Failures of the system: what could not be read now may well be a child.
+    pub(super) fn child_at(&self, tip: std::result::Result<Oid, StoreError>) -> Result<Option<Box<Task>>> {
+        let read = |id: std::result::Result<Oid, StoreError>| match id.and_then(|id| self.store.read_commit(id)) {
+            Ok(commit) => Ok(Some(commit)),
+            Err(StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. }) => Ok(None),
+            Err(error) => Err(Error::from(error)),
         };
-        match codec::decode(&self.store.read_commit(first.0).ok()?).ok()?.content {
+        let Some(newest) = read(tip)? else { return Ok(None) };
+        let definition = match codec::glance(&newest, "Record") {
+            Some("Task") => Some(newest),
+            _ => match codec::glance(&newest, "Task").and_then(|first| first.parse::<Oid>().ok()) {
+                Some(first) => read(Ok(first))?,
+                None => None,
+            },
+        };
+        // Most tasks have no parent, and decoding all of them takes longer than reading them.
+        let child = definition.filter(|definition| codec::glance(definition, "Parent").is_some());
+        Ok(child.and_then(|child| match codec::decode(&child).ok()?.content {
             Content::Task(task) => Some(task),
             _ => None,
-        }
+        }))
     }
 
     /// How the task stands that stands for `id` now.

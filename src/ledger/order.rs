@@ -6,7 +6,7 @@ use super::Ledger;
 use super::batch::{Named, Planned};
 use super::resolve::{Scan, place};
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
+use crate::id::{Queue, RefName, TASKS, TaskId};
 use crate::protocol::graph::{Graph, Index, SUCCESSORS_MAX, Waits, claim_order};
 use crate::protocol::record::Task;
 use crate::store::Mode;
@@ -43,9 +43,12 @@ impl Ledger<'_> {
     /// held.
     pub(super) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
         let Some(Ordered { known }) = ordered else { return Ok(true) };
-        let is_late = |task: Option<Box<Task>>| task.is_some_and(|task| may_make_a_circle(&task));
-        let tips = self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name));
-        Ok(!tips.filter_map(|(_, tip)| tip.ok()).any(|tip| is_late(self.task_of(RecordId(tip)))))
+        for (_, tip) in self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name)) {
+            if self.child_at(tip)?.is_some_and(|task| may_make_a_circle(&task)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// An order in which every task comes after what it names, and what that was judged by, if others could change it.

@@ -341,6 +341,16 @@ pub fn decode(commit: &Commit) -> Result<Record, DecodeError> {
     })
 }
 
+/// What a commit says under a trailer key that may be there once, without judging the rest of it: of a record, what
+/// decoding it would tell; of anything else it means nothing. For listings that want a single value of each of thousands.
+pub fn glance<'a>(commit: &'a Commit, key: &str) -> Option<&'a str> {
+    let content = commit.message.strip_suffix(b"\n")?;
+    let start = content.windows(2).rposition(|pair| pair == b"\n\n")? + 2;
+    let value = |line: &'a [u8]| line.strip_prefix(key.as_bytes())?.strip_prefix(b": ");
+    let found = content[start..].split(|byte| *byte == b'\n').find_map(value)?;
+    std::str::from_utf8(found).ok()
+}
+
 fn bad_title(error: &text::TextError) -> DecodeError {
     DecodeError::Value { key: "subject", found: String::new(), wanted: error.to_string() }
 }

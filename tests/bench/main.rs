@@ -4,6 +4,8 @@
 //! mean anything elsewhere. Nothing here fails for being slow: figures are printed, with the bounds beside them.
 
 mod append;
+mod counting;
+mod graph;
 mod machines;
 mod many;
 #[path = "../it/support/servers/mod.rs"]
@@ -39,6 +41,9 @@ struct Cli {
     /// How long the idle runner is watched, in seconds
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
+    /// Another pm, whose `next`, `pull` and `finished` are measured in turns with this one's; several are allowed
+    #[arg(long, value_name = "FILE")]
+    beside: Vec<PathBuf>,
     /// Only one group
     #[arg(long, value_enum)]
     only: Option<Group>,
@@ -55,6 +60,8 @@ enum Group {
     Thousand,
     /// The plan of Debian's packages
     Debian,
+    /// What looks at other tasks, on plans of 71, 1,000 and 63,681
+    Graph,
     /// The runner, beside shell loops, and idle
     Work,
     /// A hub and its machines
@@ -75,6 +82,9 @@ fn main() -> Result<()> {
     }
     if wanted(Group::Debian) {
         many::debian(&scratch.path().join("debian"), cli.long_runs)?;
+    }
+    if wanted(Group::Graph) {
+        graph::measure(&scratch.path().join("graph"), cli.runs, &cli.beside)?;
     }
     if wanted(Group::Work) {
         let idle = Duration::from_secs(cli.idle_seconds);

@@ -15,7 +15,7 @@ const DEBIAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/plans/debian
 const THOUSAND: usize = 1000;
 
 /// Unpacks the Debian plan with the `xz` program, and keeps its first `lines`: it is in dependency order.
-fn plan_file(path: &Path, lines: usize) -> Result<PathBuf> {
+pub fn plan_file(path: &Path, lines: usize) -> Result<PathBuf> {
     let output = Command::new("xz").args(["--decompress", "--stdout", DEBIAN]).output().context("running xz")?;
     ensure!(output.status.success(), "xz: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).context("the plan is text")?;
@@ -28,6 +28,11 @@ fn bulk_plan(repo: &Repo, plan: &Path) -> Command {
     let mut command = repo.pm_command(["bulk-plan", "--quiet", "--input"]);
     command.arg(plan);
     command
+}
+
+/// Plans what is in a file.
+pub fn timed_plan(repo: &Repo, plan: &Path) -> Result<Duration> {
+    timed(&mut bulk_plan(repo, plan))
 }
 
 /// A thousand tasks.

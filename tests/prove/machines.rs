@@ -8,7 +8,6 @@ mod clocks;
 mod fleets;
 mod history;
 mod partitions;
-mod random;
 mod scene;
 mod told;
 mod zombies;

@@ -5,12 +5,16 @@
 //! here (no strace, no loop devices) says so and is skipped; where `CI` is set that is a failure, too.
 
 mod claim_race;
+#[path = "../it/support/coherence/mod.rs"]
+mod coherence;
 mod drain;
 mod family_race;
 mod kill_points;
 mod machines;
+mod plans;
 mod poller;
 mod power;
+mod random;
 mod random_kills;
 #[path = "../it/support/servers/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the tests, which use all of it")]
@@ -61,6 +65,7 @@ enum Proof {
     Poller(poller::Args),
     Work(work::Args),
     Machines(machines::Args),
+    Plans(plans::Args),
     /// Part of random-kills: one worker
     #[command(hide = true)]
     Worker(random_kills::worker::Args),
@@ -78,6 +83,7 @@ impl Proof {
             Proof::Poller(_) => "poller",
             Proof::Work(_) => "work",
             Proof::Machines(_) => "machines",
+            Proof::Plans(_) => "plans",
             Proof::Worker(_) => "worker",
         }
     }
@@ -91,6 +97,7 @@ impl Proof {
         proofs.push(Proof::Poller(poller::Args::quick()));
         proofs.push(Proof::Work(work::Args::quick()));
         proofs.push(Proof::Machines(machines::Args::quick()));
+        proofs.push(Proof::Plans(plans::Args::quick()));
         proofs.extend(power::Args::quick().map(Proof::Power));
         proofs
     }
@@ -106,6 +113,7 @@ impl Proof {
             Proof::Poller(args) => args.run(scratch),
             Proof::Work(args) => args.run(scratch),
             Proof::Machines(args) => args.run(scratch),
+            Proof::Plans(args) => args.run(scratch),
             Proof::Worker(args) => args.run().map(|()| Verdict::Held(String::new())),
         }
     }

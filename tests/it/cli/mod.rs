@@ -5,6 +5,7 @@
 
 mod arguments;
 mod clocks;
+mod coherence;
 mod concurrency;
 mod configuration;
 mod damage;

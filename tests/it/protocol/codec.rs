@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use pm::commit::{Commit, Signature};
 use pm::id::Oid;
-use pm::protocol::codec::{decode, encode};
+use pm::protocol::codec::{decode, encode, glance};
+use pm::protocol::record::Content;
 use pm::protocol::text::{self, TextError};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -12,11 +13,18 @@ use proptest::test_runner::TestCaseResult;
 use super::arbitrary::{Dice, SCISSORS, committer, numbers, record};
 use super::for_all;
 
-/// Whatever decodes encodes to something that decodes to the same; whatever does not has a printable reason.
+/// Whatever decodes encodes to something that decodes to the same, and a glance tells of it what decoding does; whatever
+/// does not has a printable reason.
 /// Tells whether it decoded.
 fn check(commit: &Commit) -> Result<bool, TestCaseError> {
     match decode(commit) {
         Ok(record) => {
+            let (key, wanted) = match &record.content {
+                Content::Task(task) => ("Parent", task.parent.map(|parent| parent.to_string())),
+                _ => ("Task", record.links.task.map(|task| task.to_string())),
+            };
+            prop_assert_eq!(glance(commit, key), wanted.as_deref());
+            prop_assert_eq!(glance(commit, "Record"), Some(record.content.kind()));
             let again = encode(&record, committer());
             prop_assert_eq!(decode(&again), Ok(record));
             Ok(true)

@@ -3,6 +3,8 @@
 //! Nothing of the machine may leak in: every program starts with an empty environment but `PATH`, its own `HOME` and
 //! no system or user configuration of git. Nothing may leak out: everything lives below one temporary directory.
 
+#[allow(unused_imports, reason = "shared with the proofs, which use all of it")]
+pub mod coherence;
 pub mod confined;
 pub mod fleet;
 pub mod hub;

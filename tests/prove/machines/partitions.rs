@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::random::Random;
 use super::scene::{Fleet, PATIENCE, Way};
 use super::told::Told;
+use crate::random::Random;
 use crate::servers::{Behaviour, Proxy};
 use crate::support::{run_within, say};
 use judge::Counts;

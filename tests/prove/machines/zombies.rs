@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::history::History;
-use super::random::Random;
 use super::scene::{Fleet, Machine, PATIENCE, Way};
 use super::told::Told;
+use crate::random::Random;
 use crate::support::{Repo, pm, poll_until};
 
 const TTL: &str = "300ms";

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use anyhow::Result;
 
 use super::Stop;
-use crate::machines::random::Random;
 use crate::machines::scene::{Fleet, Machine};
 use crate::machines::told::Told;
+use crate::random::Random;
 
 /// How often a worker repeats at once what was unknown, or reached nobody.
 const REPEATS_MAX: usize = 3;
