@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use pm::protocol::apply::{apply, end};
-use pm::protocol::decide::{Facts, Intent, Others, Stamp, decide};
-use pm::protocol::record::{Content, Links, Nonce, Record, Report};
+use pm::protocol::decide::{Facts, Intent, Others, Stamp, Verified, decide};
+use pm::protocol::record::{Content, Links, Nonce, Record, Report, Verification};
 use pm::protocol::state::{BrokenLink, TaskState, from_tip};
 use proptest::prelude::*;
 
@@ -140,6 +140,9 @@ fn a_forged_ledger_never_makes_a_decision_panic_or_contradict_the_fold() {
         let Some(state) = forged_state(&mut Dice::new(numbers)) else { return Ok(()) };
         let claim = state.claim().map(|claim| claim.id);
         let report = Report { title: "It is built".to_owned(), commit: None, synthetic: true, attachments: None };
+        let said = |verifier: String| Verification { verifier, exit: i32::from(n % 3) - 1, summary: None };
+        let verifier = state.task.verifier.clone().unwrap_or("make test".to_owned());
+        let verified = state.proof().map(|report| Verified { report, verification: said(verifier) });
         for intent in [
             Intent::Claim { ttl: None },
             Intent::Heartbeat { claim, progress: None },
@@ -149,6 +152,10 @@ fn a_forged_ledger_never_makes_a_decision_panic_or_contradict_the_fold() {
             Intent::Finish { claim, done: false, note: None, verified: None },
             Intent::Sweep { observed: state.tip, reason: None, max_attempts: u32::from(n % 4) },
             Intent::Reclaim { claim, reason: None },
+            Intent::Finish { claim, done: n % 2 == 0, note: Some("ten letters".to_owned()), verified },
+            Intent::Cancel { reason: None },
+            Intent::Replan { note: None },
+            Intent::Supersede { by: id(904).as_task(), note: None },
         ] {
             let context = "c1".parse().expect("a context");
             let facts = Facts { agent: &agent("w1"), context: Some(&context), others: &Others::default() };
@@ -168,5 +175,5 @@ fn a_forged_ledger_never_makes_a_decision_panic_or_contradict_the_fold() {
         Ok(())
     });
     let decisions = decisions.into_inner();
-    assert!(decisions.len() == 6 && decisions.values().all(|times| *times >= 50), "{decisions:?}");
+    assert!(decisions.len() == 9 && decisions.values().all(|times| *times >= 50), "{decisions:?}");
 }
