@@ -83,7 +83,7 @@ fn plan_refuses_what_would_never_be_done() {
     refused(&repo, &plan("t"), 11, &["cannot depend on itself"]);
     refused(&repo, &plan("absent"), 11, &["cannot depend on 'absent'"]);
     refused(&repo, &plan("off"), 11, &["it is rejected"]);
-    refused(&repo, &plan("old"), 11, &["it is superseded; its successor is task", &successor]);
+    refused(&repo, &plan("old"), 11, &["it is superseded; its successor is default/old-r1, task", &successor]);
     // The parent is finished after its child, which is claimed after what waits for the parent.
     let circle = [&plan("after")[..], &["--parent", "parent"]].concat();
     refused(&repo, &circle, 11, &["the plan has a cycle", "default/after -> "]);
