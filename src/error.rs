@@ -70,7 +70,7 @@ pub enum Error {
     },
     /// Slugs of a batch were created by others each time that it was about to be published.
     #[error(
-        "slugs of this batch were created by others {times} times while it was being written; nothing was published, run it again"
+        "others planned what this plan names or would create {times} times while it was being written; nothing was published, run it again"
     )]
     BatchRaced {
         /// How often it was tried.

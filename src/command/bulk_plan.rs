@@ -81,14 +81,14 @@ impl Args {
         let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
         let mut faults = Vec::new();
         let mut lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
-        if self.chain_siblings {
-            chain_siblings(&mut lines);
-        }
         if let Some(slug) = &self.finalize_slug {
             self.finalize(&queue, slug, &mut lines)?;
         }
         let places = Places::new(session, &queue, &lines);
-        let batch = read_batch(places, lines, faults, what)?;
+        let mut batch = read_batch(places, lines, faults, what)?;
+        if self.chain_siblings {
+            chain_siblings(&mut batch);
+        }
         let mut progress = session.out.progress("planning", batch.len());
         let mut built = |built| progress.set(built);
         let batched = session.writer()?.create_all(&queue, &batch, self.accept_existing, &mut built);
@@ -149,17 +149,13 @@ impl Args {
     }
 }
 
-/// Lets each entry with a parent depend on the one before it with the same parent.
-fn chain_siblings(lines: &mut [(usize, Line)]) {
-    let mut last: HashMap<String, String> = HashMap::new();
-    for (_, entry) in lines {
-        let (Some(parent), Some(slug)) = (entry.parent_slug.as_ref().or(entry.parent.as_ref()), slug_of(entry)) else {
-            continue;
-        };
-        if let Some(before) = last.insert(parent.clone(), slug.to_string())
-            && !entry.depends_on_slugs.contains(&before)
-        {
-            entry.depends_on_slugs.push(before);
+/// Lets each task with a parent depend on the one before it with the same parent.
+fn chain_siblings(batch: &mut [Planned]) {
+    let mut last: HashMap<Named, usize> = HashMap::new();
+    for (at, planned) in batch.iter_mut().enumerate() {
+        let before = planned.parent.and_then(|parent| last.insert(parent, at)).map(Named::Batch);
+        if let Some(before) = before.filter(|before| !planned.depends_on.contains(before)) {
+            planned.depends_on.push(before);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::id::Oid;
 use crate::ledger::append::refused;
 use crate::ledger::find::Found;
-use crate::ledger::resolve::place;
+use crate::ledger::resolve::{place, prefix};
 use crate::ledger::{Ledger, Reach};
 use crate::protocol::apply::is_reason;
 use crate::protocol::decide::{Intent, Verified};
@@ -69,8 +69,10 @@ impl Args {
         let claim = self.claim.named()?;
         let found = self.task.find(session, &session.finder()?)?;
         let ledger = session.writer()?;
+        let is_verified = found.state.task.verifier.is_some() && !self.rejected;
+        let found = if is_verified { current(&ledger, found)? } else { found };
         let mut intent = Intent::Finish { claim, done: !self.rejected, note, verified: None };
-        if let Some(case) = Case::of(&ledger, &found)?.filter(|_| !self.rejected) {
+        if let Some(case) = Case::of(&ledger, &found)?.filter(|_| is_verified) {
             let verified = self.verify(session, &ledger, &found, &intent, &case)?;
             if let Intent::Finish { verified: pinned, .. } = &mut intent {
                 *pinned = Some(verified);
@@ -124,13 +126,11 @@ impl Args {
             other => other,
         };
         if self.skip_verifier {
-            require_reason(found, intent)?;
+            ledger.allows(found, &with(case.as_skipped()))?;
             return Ok(case.as_skipped());
         }
-        if !matches!(ledger.reach, Reach::Through(_)) {
-            // Nothing is run for a task that cannot be closed anyway. (Of an authority, only what it has now counts.)
-            ledger.allows(found, &with(case.as_passed()))?;
-        }
+        // Nothing is run for a task that cannot be closed anyway.
+        ledger.allows(found, &with(case.as_passed()))?;
         is_permitted(&found.state, &session.config.allow_verifier)?;
         let room = Room {
             allow: &session.config.allow_verifier,
@@ -140,6 +140,16 @@ impl Args {
         };
         while_alive(session, ledger, found, intent, |stop| case.ask(&room, stop))
     }
+}
+
+/// The task as the authority has it now, and its children, where there is an authority: what was last known here is no
+/// reason to start anything, nor to refuse.
+fn current(ledger: &Ledger<'_>, found: Found) -> Result<Found> {
+    let Reach::Through(authority) = ledger.reach else { return Ok(found) };
+    authority.read(ledger, &found.name)?;
+    authority.catch_up(ledger, &prefix(Some(&found.state.task.queue)))?;
+    let state = ledger.state(&found.name)?.unwrap_or(found.state);
+    Ok(Found { name: found.name, state })
 }
 
 /// Refuses to skip a verifier without a reason.
@@ -165,8 +175,12 @@ fn while_alive<T: Send>(
     work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> Result<Option<T>> + Send,
 ) -> Result<T> {
     let is_over = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&is_over)).map_err(Error::io("catching signals"))?;
+        // Before it is noted: once nothing is run any more, a signal ends this process as it ends any.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&has_ended))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&is_over)))
+            .map_err(Error::io("catching signals"))?;
     }
     let named = match intent {
         Intent::Finish { claim, .. } => *claim,
@@ -177,7 +191,7 @@ fn while_alive<T: Send>(
     // As it was last seen: a heartbeat that is decided on older news loses to the one before it, and renews nothing.
     let mut latest = found.clone();
     let done = std::thread::scope(|scope| {
-        let (ended, has_ended) = mpsc::channel::<()>();
+        let (ended, is_ended) = mpsc::channel::<()>();
         let stop = || is_over.load(Ordering::SeqCst);
         let working = scope.spawn(move || {
             // Dropped at the end, also of a panic.
@@ -185,7 +199,7 @@ fn while_alive<T: Send>(
             work(&stop)
         });
         let mut pause = third.saturating_sub(age(session, &found.state));
-        while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        while is_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let beat = Intent::Heartbeat { claim: named, progress: Some("verifying".to_owned()) };
             pause = third;
             match ledger.append(latest.clone(), beat) {
@@ -200,12 +214,20 @@ fn while_alive<T: Send>(
         }
         working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    match (lost, done?) {
+    has_ended.store(true, Ordering::SeqCst);
+    match (lost, done) {
         (Some(lost), _) => Err(lost),
-        (None, Some(done)) => Ok(done),
-        (None, None) => {
+        (None, Ok(Some(done))) => Ok(done),
+        (None, Ok(None)) => {
             let source = std::io::Error::from(std::io::ErrorKind::Interrupted);
             Err(Error::Io { what: "verifying; nothing was recorded".to_owned(), source })
+        }
+        (None, Err(failed)) => {
+            // Whoever has lost the task has nothing to mend.
+            let state = ledger.state(&found.name)?.unwrap_or_else(|| found.state.clone());
+            let now = Found { name: found.name.clone(), state };
+            ledger.allows(&now, &Intent::Heartbeat { claim: named, progress: None })?;
+            Err(failed)
         }
     }
 }

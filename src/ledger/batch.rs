@@ -45,7 +45,7 @@ pub struct Planned {
 }
 
 /// A task that a planned task names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Named {
     /// A task that exists.
     Task(TaskId),

@@ -85,23 +85,36 @@ impl Ledger<'_> {
     pub fn cancel(&self, found: Found, reason: Option<&str>, cascade: bool) -> Result<Vec<Step>> {
         let intent = || Intent::Cancel { reason: reason.map(str::to_owned) };
         let root = found.state.clone();
-        let refused = match self.append(found, intent()) {
-            Ok(appended) if !cascade => return Ok(vec![Step::of(&root, Ok(appended))]),
-            Ok(appended) => Ok(Step::of(&root, Ok(appended))),
-            Err(error) if cascade && is_cancelled(&root) => Err(error),
+        let name = found.name.clone();
+        let (mut steps, refusal) = match self.append(found, intent()) {
+            Ok(appended) => (vec![Step::of(&root, Ok(appended))], None),
+            Err(error @ Error::Refused { refusal: Refusal::WrongPhase { .. }, .. }) => {
+                let now = self.state(&name)?.filter(is_cancelled);
+                if !cascade || now.is_none() {
+                    return Err(error);
+                }
+                (vec![Step::skipped(&root, "it was cancelled before")], Some(error))
+            }
             Err(error) => return Err(error),
         };
-        let (mut steps, refusal) = match refused {
-            Ok(step) => (vec![step], None),
-            Err(error) => (vec![Step::skipped(&root, "it was cancelled before")], Some(error)),
-        };
+        if !cascade {
+            return Ok(steps);
+        }
         let mut seen = HashSet::from([root.id]);
         for _ in 0..LOOKS_MAX {
-            let below = self.below(&root, |graph, at| match graph.tasks()[at].phase() {
+            let below = match self.below(&root, |graph, at| match graph.tasks()[at].phase() {
                 Some(Phase::New | Phase::Working) => graph.children(at).to_vec(),
                 _ if is_cancelled(graph.tasks()[at]) => graph.children(at).to_vec(),
                 _ => Vec::new(),
-            })?;
+            }) {
+                Ok(below) => below,
+                // The task itself is closed, and that must not be told as if nothing had been recorded.
+                Err(error) if steps.iter().any(Step::is_changed) => {
+                    steps.push(Step::of(&root, Err(error)));
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             let fresh: Vec<_> = below.into_iter().filter(|(_, state)| seen.insert(state.id)).collect();
             if fresh.is_empty() {
                 break;
@@ -112,7 +125,7 @@ impl Ledger<'_> {
                         Step::of(&state, self.append(Found { name, state: state.clone() }, intent()))
                     }
                     _ if is_cancelled(&state) => Step::skipped(&state, "it was cancelled before"),
-                    phase => Step::skipped(&state, &format!("{}, with what is below it", closed(phase))),
+                    phase => Step::skipped(&state, &format!("{}, with what is below it", phase_told(phase))),
                 });
             }
         }
@@ -128,6 +141,7 @@ impl Ledger<'_> {
     /// # Errors
     /// `WrongPhase` where nothing there is claimed; failures of the system.
     pub fn reclaim_all(&self, found: &Found, reason: Option<&str>) -> Result<Vec<Step>> {
+        let found = &self.caught_up(found)?;
         let below = self.below(&found.state, |graph, at| graph.children(at).to_vec())?;
         let mut steps = Vec::new();
         for (name, state) in below.into_iter().rev() {
@@ -148,7 +162,7 @@ impl Ledger<'_> {
                 let intent = Intent::Reclaim { claim: None, reason: reason.map(str::to_owned) };
                 Step::of(&state, self.append(found, intent))
             }
-            phase => Step::skipped(&state, &closed(phase)),
+            phase => Step::skipped(&state, &phase_told(phase)),
         }
     }
 
@@ -175,6 +189,6 @@ fn is_cancelled(state: &TaskState) -> bool {
     state.status.as_ref().is_some_and(|at| at.status.mark == Some(Mark::Cancelled))
 }
 
-fn closed(phase: Option<Phase>) -> String {
+fn phase_told(phase: Option<Phase>) -> String {
     phase.map_or("it has no status".to_owned(), |phase| format!("it is {phase}"))
 }

@@ -1,6 +1,6 @@
 //! New tasks, and what they take over from their parents. That nobody waits for them in a circle is in [`order`](super::order).
 
-use super::append::{Appended, slug_taken, vanished};
+use super::append::{Appended, pause, slug_taken, vanished};
 use super::find::Found;
 use super::graph::Reliance;
 use super::order::Ordered;
@@ -40,7 +40,10 @@ impl Ledger<'_> {
             return authority.create(self, new);
         }
         let name = RefName::of_task(&new.task.queue, &new.task.slug);
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                pause(attempt);
+            }
             let ordered = self.check_order(&new.task)?;
             // Only a courtesy that saves objects: the compare-and-swap below decides.
             if let Some(state) = self.state(&name)? {

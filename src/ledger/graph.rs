@@ -66,6 +66,13 @@ impl Ledger<'_> {
         match (intent, state.phase()) {
             (Intent::Claim { .. }, Some(Phase::New)) => self.before_a_claim(state),
             (Intent::Finish { .. }, Some(Phase::Working)) => self.before_a_finish(state),
+            (Intent::Supersede { by, .. }, Some(phase)) if phase != Phase::Superseded => {
+                let mut out = Reliance::default();
+                let by = (*by, self.read_by_id(*by, &mut out)?);
+                let is_new = by.1.as_ref().is_some_and(|found| found.state.phase() == Some(Phase::New));
+                out.others.closed_successor = (!is_new).then(|| unmet(by.0, by.1.as_ref()));
+                Ok(out)
+            }
             _ => Ok(Reliance::default()),
         }
     }
@@ -267,7 +274,7 @@ impl<'a> Neighbours<'a> {
         let parent = state.task.parent.and_then(|parent| gate(&state.task.queue, self.standing(parent)));
         let original = state.replan_of().and_then(|original| self.original(state.id, original));
         let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.bindings(at).to_vec());
-        Others { unmet, parent, original, open_children: Vec::new(), tied }
+        Others { unmet, parent, original, tied, ..Others::default() }
     }
 
     /// The parent of a task, as far as it was scanned.

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use super::append::pause;
 use super::cascade::Step;
 use super::create::NewTask;
 use super::find::Found;
@@ -21,6 +22,12 @@ use crate::protocol::state::TaskState;
 
 /// How often a task can be replaced: beyond this, plan a new one.
 const CLONES_MAX: u32 = 10_000;
+
+/// A replacement whose answer was lost is known again for so many seconds.
+const REPEATED_WITHIN_S: i64 = 600;
+
+/// How often it is tried to put a clone in place while others do the same.
+const REPLACE_MAX: u32 = 40;
 
 /// The most characters of a slug.
 const SLUG_MAX: usize = 128;
@@ -70,29 +77,67 @@ impl Ledger<'_> {
     pub fn replan(&self, found: &Found, change: &Change, spread: Spread, note: Option<&str>) -> Result<Replanned> {
         let intent = || Intent::Replan { note: note.map(str::to_owned) };
         let found = &self.caught_up(found)?;
+        let mut done = Replanned { steps: Vec::new(), clone: None };
+        if self.is_answered(found, change, &mut done)? {
+            return Ok(done);
+        }
         if !matches!(found.state.phase(), Some(Phase::New | Phase::Working)) {
             self.allows(found, &intent())?;
         }
-        let mut done = Replanned { steps: Vec::new(), clone: None };
-        for found in self.spread(found, spread)? {
-            let is_target = found.is_target;
-            let state = found.found.state.clone();
+        for Member { found, is_target } in self.spread(found, spread)? {
+            let state = found.state.clone();
             // Also where nothing is to change, a replacement that was begun is completed.
-            if is_target && (!change.is_none() || self.begun_clone(&found.found)?.is_some()) {
-                self.replace(found.found, change, note, &mut done)?;
+            if is_target && (!change.is_none() || self.begun_clone(&found)?.is_some()) {
+                match self.replace(found, change, note, &mut done) {
+                    Err(error) if done.steps.iter().any(Step::is_changed) => {
+                        done.steps.push(Step::of(&state, Err(error)))
+                    }
+                    replaced => replaced?,
+                }
                 continue;
             }
             let step = match state.phase() {
                 Some(phase @ (Phase::New | Phase::Working)) => Step::skipped(&state, &in_flight(phase)),
-                _ => Step::of(&state, self.append(found.found, intent())),
+                _ => match self.append(found, intent()) {
+                    // Nothing was changed, and the task that was named cannot be.
+                    Err(error) if is_target && !done.steps.iter().any(Step::is_changed) => return Err(error),
+                    result => Step::of(&state, result),
+                },
             };
             done.steps.push(step);
         }
         Ok(done)
     }
 
+    /// Whether this is asked again since the answer of the authority was lost, and the clone has taken the task's place.
+    fn is_answered(&self, found: &Found, change: &Change, done: &mut Replanned) -> Result<bool> {
+        let (Reach::Through(_), Some(by), Some(at)) = (self.reach, found.state.superseded_by(), &found.state.status)
+        else {
+            return Ok(false);
+        };
+        let age_s = self.clock.wall_seconds().saturating_sub(at.at).abs();
+        if change.is_none() || at.agent != *self.agent || age_s > REPEATED_WITHIN_S {
+            return Ok(false);
+        }
+        let Some(clone) = self.find_by_task_id(by)? else { return Ok(false) };
+        let (wanted, body) = self.changed(found, change)?;
+        if !self.is_wanted(&clone, &wanted, body.as_deref())? {
+            return Ok(false);
+        }
+        done.steps.push(Step::skipped(&found.state, "it was replaced before, as is asked again"));
+        done.clone = Some(clone.state);
+        Ok(true)
+    }
+
+    /// Whether a clone is what is wanted, whatever its number.
+    fn is_wanted(&self, clone: &Found, wanted: &Task, body: Option<&str>) -> Result<bool> {
+        let wanted = Task { slug: clone.state.task.slug.clone(), ..wanted.clone() };
+        let is_same = clone.state.task.is_same_definition(&wanted);
+        Ok(is_same && self.record(&clone.name, clone.state.id.record())?.body.as_deref() == body)
+    }
+
     /// The task as it is at the authority, where there is one, and with it what others are to it.
-    fn caught_up(&self, found: &Found) -> Result<Found> {
+    pub(super) fn caught_up(&self, found: &Found) -> Result<Found> {
         let Reach::Through(authority) = self.reach else { return Ok(found.clone()) };
         authority.catch_up(self, TASKS)?;
         let gone = || super::append::vanished(&found.name, found.state.tip);
@@ -132,31 +177,45 @@ impl Ledger<'_> {
     /// Puts a clone with the change in the place of a task.
     fn replace(&self, found: Found, change: &Change, note: Option<&str>, done: &mut Replanned) -> Result<()> {
         let mut found = found;
-        loop {
+        for attempt in 0..REPLACE_MAX {
             if let Some(phase @ Phase::Working) = found.state.phase() {
                 done.steps.push(Step::skipped(&found.state, &in_flight(phase)));
                 return Ok(());
             }
-            let (wanted, body) = self.changed(&found, change)?;
-            let (clone, is_wanted) = self.clone_of(&found, wanted, body)?;
+            let (clone, made) = self.clone_of(&found, change)?;
             let intent = Intent::Supersede { by: clone.state.id, note: note.map(str::to_owned) };
             match self.append(found.clone(), intent) {
                 Ok(appended) => done.steps.push(Step::of(&found.state, Ok(appended))),
                 Err(error @ Error::Refused { .. }) => {
-                    // It was claimed meanwhile, or replaced by another clone: this one can never be claimed.
-                    let reason = Some("what it was to replace has moved on".to_owned());
-                    self.append(clone, Intent::Cancel { reason })?;
-                    return Err(error);
+                    let now = self.state(&found.name)?.unwrap_or_else(|| found.state.clone());
+                    if now.superseded_by() == Some(clone.state.id) {
+                        // Another replan has completed this very one.
+                        done.steps.push(Step::skipped(&now, "it was replaced meanwhile, by the same clone"));
+                    } else if now.superseded_by().is_none() && now.phase() != Some(Phase::Working) {
+                        // The clone was called off; or the task came and went.
+                        pause(attempt);
+                        found.state = now;
+                        continue;
+                    } else {
+                        // Replaced by another one, or claimed: a clone that was made for nothing is called off.
+                        let reason = Some("what it was to replace has moved on".to_owned());
+                        let is_needless = made == Made::Now || now.superseded_by().is_some();
+                        if is_needless {
+                            self.append(clone, Intent::Cancel { reason })?;
+                        }
+                        return Err(error);
+                    }
                 }
                 Err(error) => return Err(error),
             }
-            if is_wanted {
+            if made != Made::Otherwise {
                 done.clone = Some(clone.state);
                 return Ok(());
             }
             // What an earlier replan had begun is complete now, and is what is to be changed.
             found = clone;
         }
+        Err(self.outraced(&found.state))
     }
 
     /// The definition and text of a task with a change.
@@ -173,14 +232,12 @@ impl Ledger<'_> {
         Ok((task, body))
     }
 
-    /// The clone that is to take a task's place: one that an earlier replan began, or a new one. Whether it is the one that
-    /// is wanted.
-    fn clone_of(&self, found: &Found, wanted: Task, body: Option<String>) -> Result<(Found, bool)> {
+    /// The clone that is to take a task's place: one that an earlier replan began, or a new one.
+    fn clone_of(&self, found: &Found, change: &Change) -> Result<(Found, Made)> {
+        let (wanted, body) = self.changed(found, change)?;
         if let Some(begun) = self.begun_clone(found)? {
-            let wanted = Task { slug: begun.state.task.slug.clone(), ..wanted };
-            let is_wanted = begun.state.task.is_same_definition(&wanted)
-                && self.record(&begun.name, begun.state.id.record())?.body == body;
-            return Ok((begun, is_wanted));
+            let is_wanted = change.is_none() || self.is_wanted(&begun, &wanted, body.as_deref())?;
+            return Ok((begun, if is_wanted { Made::Before } else { Made::Otherwise }));
         }
         let base = self.base_slug(found)?;
         for slug in (1..=CLONES_MAX).map(|number| numbered(&base, number)) {
@@ -190,7 +247,7 @@ impl Ledger<'_> {
             }
             let task = Task { slug, ..wanted.clone() };
             match self.create(NewTask { task, body: body.clone(), replan_of: Some(found.state.id) }) {
-                Ok(appended) => return Ok((Found { name, state: appended.state }, true)),
+                Ok(appended) => return Ok((Found { name, state: appended.state }, Made::Now)),
                 // Somebody else has just taken this number.
                 Err(Error::SlugTaken { .. }) => {}
                 Err(error) => return Err(error),
@@ -234,6 +291,17 @@ impl Ledger<'_> {
 struct Member {
     found: Found,
     is_target: bool,
+}
+
+/// Where a clone came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// Just now, as it is wanted.
+    Now,
+    /// By an earlier replan, as it is wanted.
+    Before,
+    /// By an earlier replan that wanted something else.
+    Otherwise,
 }
 
 fn in_flight(phase: Phase) -> String {

@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub agent: &'a AgentId,
     /// In which context, if in one.
     pub context: Option<&'a ContextId>,
-    /// What other tasks have to say; only a claim and a finish look at it.
+    /// What other tasks have to say; only a claim, a finish and a replacement look at it.
     pub others: &'a Others,
 }
 
@@ -35,6 +35,8 @@ pub struct Others {
     pub original: Option<Unmet>,
     /// The children that are not settled.
     pub open_children: Vec<Unmet>,
+    /// The task that is to take this one's place, if it cannot any more.
+    pub closed_successor: Option<Unmet>,
     /// The sticky tasks that are tied to this one and bound to a context.
     pub tied: Vec<Bound>,
 }
@@ -131,12 +133,12 @@ pub fn creation(
 /// The first [`Refusal`] in the order of section 4.
 pub fn claimable(state: &TaskState, facts: &Facts<'_>) -> Result<(), Refusal> {
     let Some(at) = &state.status else { return Err(Refusal::NoStatus) };
+    if !state.task.sticky && state.context().is_some() {
+        return Err(Refusal::Contradiction { what: "it is bound to a context, and not sticky" });
+    }
     if at.status.phase != Phase::New {
         let held = state.claim().map(|claim| held_by(&claim, facts));
         return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held });
-    }
-    if !state.task.sticky && state.context().is_some() {
-        return Err(Refusal::Contradiction { what: "it is bound to a context, and not sticky" });
     }
     let others = facts.others;
     in_context(state, &others.tied, facts.context)?;
@@ -184,6 +186,9 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             )]);
         }
         (Intent::Supersede { by, note }, Phase::New | Phase::Done | Phase::Rejected) => {
+            if facts.others.closed_successor.is_some() {
+                return Err(Refusal::RaceLost { held: None });
+            }
             let superseded_by = Some(*by);
             return Ok(vec![draft(
                 facts.agent,

@@ -229,14 +229,15 @@ pub enum Refusal {
     },
     /// 11: a clone is not runnable before the task that it replaces is superseded by it.
     #[error(
-        "the task is to replace {original}, which is not superseded by it; `pm replan` of that one completes this, and `pm cancel` calls it off"
+        "the task is to replace {}, which is not superseded by it; `pm replan` of that one completes this, and `pm cancel` of this one calls it off",
+        original.named()
     )]
     NotReplacedYet {
         /// The task that it is to replace.
         original: Unmet,
     },
     /// 15: the parent is not claimed yet.
-    #[error("its parent {parent}; claim that one first")]
+    #[error("its parent {parent}{}", if parent.phase.is_some() { "; claim that one first" } else { "; `pm sync` may bring it, and `pm verify` tells what is wrong here" })]
     ParentNotClaimed {
         /// The parent.
         parent: Unmet,

@@ -46,7 +46,10 @@ pub enum Misfit {
     },
     /// What is tied together is bound to two contexts, so none fits: by plans made apart, or machines that could not see
     /// each other.
-    #[error("{first}, but {second}: no context fits both; only a reclaim of one of them frees it")]
+    #[error(
+        "{first}, but {second}: no context fits both. A reclaim frees a task: open one of them again (`pm replan`) if it is closed, claim it with --context-id {}, and `pm reclaim` it",
+        second.context
+    )]
     Split {
         /// One binding.
         first: Bound,

@@ -12,9 +12,9 @@ use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::create::NewTask;
 use crate::ledger::judge::Row;
-use crate::protocol::decide::Intent;
+use crate::protocol::decide::{Draft, Intent, Verified};
 use crate::protocol::lease::DEFAULT_TTL_MS;
-use crate::protocol::record::{Content, Record, Ttl};
+use crate::protocol::record::{Content, Record, Status, Ttl};
 use crate::protocol::state::TaskState;
 
 /// A claim whose answer was lost is what the same command asks for again while it is not older than this
@@ -41,13 +41,11 @@ impl Link {
         ledger: &Ledger<'_>,
         name: &RefName,
         error: Error,
-        asks: impl FnOnce(&TaskState, &Record) -> bool,
+        asks: impl FnOnce(&TaskState, &[Row]) -> bool,
     ) -> Error {
         let Error::AnswerLost { place, record, remote, why } = error else { return error };
-        let sent = ledger.record(name, record).ok();
-        let below = sent.as_ref().and_then(|sent| ledger.state_at(name, sent.parent?).ok());
-        match (sent, below) {
-            (Some(sent), Some(below)) if asks(&below, &sent) => Error::AnswerLost { place, record, remote, why },
+        match sent_together(ledger, name, record) {
+            Some((below, sent)) if asks(&below, &sent) => Error::AnswerLost { place, record, remote, why },
             _ => Error::Unreachable {
                 remote,
                 why: format!(
@@ -155,9 +153,8 @@ fn repeated(
 ) -> Result<Option<(Appended, Option<Delivery>)>> {
     let Resolved { tip, accepted: true, delivery } = resolved else { return Ok(None) };
     let record = ledger.record(name, tip)?;
-    // A sweep sends several records, of which the last stands on one that no chain may end in; nobody repeats a sweep.
-    let Some(below) = record.parent.and_then(|below| ledger.state_at(name, below).ok()) else { return Ok(None) };
-    if !asks_for(ledger, &below, intent, &record) {
+    let Some((below, sent)) = sent_together(ledger, name, tip) else { return Ok(None) };
+    if !asks_for(ledger, &below, intent, &sent) {
         return Ok(None);
     }
     let is_claim = matches!(intent, Intent::Claim { .. });
@@ -176,21 +173,54 @@ fn repeated(
     if matches!(intent, Intent::Reclaim { .. }) && state.claim().is_some() {
         return Ok(None);
     }
-    Ok(Some((ledger.appended(state.clone(), vec![(tip, record)]), delivery)))
+    Ok(Some((ledger.appended(state.clone(), sent), delivery)))
 }
 
-/// Whether an intent, decided on what lies below a record, would have made that record.
-pub(super) fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, record: &Record) -> bool {
+/// The records that were sent together, of which this is the last, oldest first, and what they were decided on: a status may
+/// stand on records that only prepare it.
+fn sent_together(ledger: &Ledger<'_>, name: &RefName, tip: RecordId) -> Option<(TaskState, Vec<Row>)> {
+    let prepares = |record: &Record| match &record.content {
+        Content::Heartbeat(beat) => beat.preempt,
+        Content::Report(report) => report.synthetic,
+        Content::Task(_) | Content::Status(_) => false,
+    };
+    let last = ledger.record(name, tip).ok()?;
+    let mut below = last.parent?;
+    let mut sent = vec![(tip, last)];
+    loop {
+        let record = ledger.record(name, below).ok()?;
+        if !prepares(&record) {
+            sent.reverse();
+            return Some((ledger.state_at(name, below).ok()?, sent));
+        }
+        let parent = record.parent?;
+        sent.push((below, record));
+        below = parent;
+    }
+}
+
+/// Whether an intent, decided on what lies below some records, would have made those records.
+pub(super) fn asks_for(ledger: &Ledger<'_>, below: &TaskState, intent: &Intent, sent: &[Row]) -> bool {
     let mut intent = intent.clone();
-    if let (Intent::Finish { verified: Some(verified), .. }, Content::Status(status)) = (&mut intent, &record.content) {
-        // It ran again since, and what it printed may differ.
-        verified.verification = status.verification.clone().unwrap_or_else(|| verified.verification.clone());
+    if let (Intent::Finish { verified, .. }, Some((_, Record { content: Content::Status(status), .. }))) =
+        (&mut intent, sent.last())
+        && let (Some(report), Some(verification)) = (status.proof, &status.verification)
+    {
+        // It may have run again since, and print something else, or not at all: the task is closed already.
+        *verified = Some(Verified { report, verification: verification.clone() });
     }
     let Ok(decided) = ledger.decide(below, &mut intent, false) else { return false };
-    match &decided.drafts[..] {
-        [draft] => draft.agent == record.agent && draft.content == record.content && draft.body == record.body,
-        _ => false,
-    }
+    let is_same = |(draft, (_, record)): (&Draft, &Row)| {
+        // What is synthetic closes the task over the report that was sent with it.
+        let content = match (&draft.content, &record.content) {
+            (Content::Status(asked), Content::Status(sent)) if asked.proof.is_none() => {
+                Content::Status(Box::new(Status { proof: sent.proof, ..(**asked).clone() }))
+            }
+            (content, _) => content.clone(),
+        };
+        draft.agent == record.agent && content == record.content && draft.body == record.body
+    };
+    decided.drafts.len() == sent.len() && decided.drafts.iter().zip(sent).all(is_same)
 }
 
 /// The creation of an earlier command whose answer was lost, if it is the one that is asked for now.

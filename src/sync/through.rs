@@ -50,7 +50,7 @@ impl Authority for Link {
         let _turn = self.turn(&name)?;
         let was_new = first.phase() == Some(Phase::New);
         let mut state = first.clone();
-        let mut guess = self.guess(ledger, &name, &intent)?;
+        let mut guess = self.guess(ledger, &name, &first, &intent)?;
         let mut has_read = false;
         for attempt in 0..ATTEMPTS_MAX {
             let is_guess = guess.is_some();
@@ -261,13 +261,23 @@ impl Authority for Link {
 impl Link {
     /// Where a task probably is at the authority: where it was last seen, if that is what is here, too. A holder is hardly
     /// ever wrong about that, and saves a connection; if it is wrong, nothing but the push is lost.
-    fn guess(&self, ledger: &Ledger<'_>, name: &RefName, intent: &Intent) -> Result<Option<RecordId>> {
+    fn guess(
+        &self,
+        ledger: &Ledger<'_>,
+        name: &RefName,
+        state: &TaskState,
+        intent: &Intent,
+    ) -> Result<Option<RecordId>> {
         let is_holders = matches!(
             intent,
             Intent::Heartbeat { .. } | Intent::Report { .. } | Intent::Release { .. } | Intent::Finish { .. }
         );
         // What was left on its way comes first, and what its sender does not know of yet.
         if !is_holders || ledger.store.tip(&name.pending())?.is_some() || self.answer(ledger, name)?.is_some() {
+            return Ok(None);
+        }
+        // Of its children the holder knows no more than anybody else.
+        if matches!(intent, Intent::Finish { .. }) && !ledger.reliance(state, intent)?.read.is_empty() {
             return Ok(None);
         }
         let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?;

@@ -1,0 +1,138 @@
+//! Lost answers to what moves several records or asks a verifier: the same command again is answered with what was recorded.
+
+use serde_json::json;
+
+use super::machines_answers::{Lost, world};
+use crate::support::fleet::{assert_level, two};
+use crate::support::{Repo, text};
+
+/// The same command again, at once and after a sync has found out about it.
+fn again(prepare: impl Fn(&Repo), args: &[&str], check: impl Fn(&Repo, serde_json::Value, &str)) {
+    for is_synced in [false, true] {
+        let Some((far, repo)) = world() else { return };
+        prepare(&repo);
+        let (lost, record) = Lost::after(far, repo, args);
+        lost.repo.pm(args).fails(22);
+        lost.heal();
+        if is_synced {
+            lost.repo.pm(&["sync"]).ok();
+        }
+        let told = lost.repo.pm(&[args, &["--json"]].concat()).json();
+        check(&lost.repo, told, &record);
+        assert_level(&lost.far.hub, &lost.repo, "t");
+        lost.repo.assert_sound();
+    }
+}
+
+#[test]
+fn a_cancel_goes_on_where_its_answer_was_lost() {
+    let prepare = |repo: &Repo| drop(repo.plan_with("child", &["--parent", "t"]));
+    again(prepare, &["cancel", "--task", "t", "--reason", "enough"], |repo, told, record| {
+        assert_eq!(repo.tip("t"), record, "once");
+        let changed: Vec<_> =
+            told["changed"].as_array().expect("a list").iter().map(|step| text(&step["slug"])).collect();
+        assert!(changed.contains(&"child".to_owned()), "{told}");
+        assert_eq!(repo.phase("child"), "rejected");
+    });
+}
+
+#[test]
+fn a_finish_with_a_verifier_is_recorded_once_and_answered_for() {
+    let prepare = |repo: &Repo| {
+        repo.git(&["config", "--add", "pm.allowVerifier", "echo run >>runs; date +%N"]);
+        repo.plan_with("t", &["--queue", "other"]);
+    };
+    let Some((far, repo)) = world() else { return };
+    drop((far, repo));
+    for is_synced in [false, true] {
+        let Some((far, repo)) = world() else { return };
+        prepare(&repo);
+        // The task of the world has no verifier: this one takes its place.
+        let verifier = "echo run >>runs; date +%N";
+        repo.pm(&["replan", "--task", "t", "--verifier", verifier]).ok();
+        repo.claim("t-r1");
+        repo.pm(&["report", "--task", "t-r1", "--title", "done"]).ok();
+        let runs = || std::fs::read_to_string(repo.path().join("runs")).map_or(0, |runs| runs.lines().count());
+        let gate = far.hub.close_gate();
+        let args = ["finished", "--json", "--task", "t-r1"];
+        let sending =
+            crate::support::process::Process::start(repo.pm_command(&args).env("PM_AGENT_ID", crate::support::AGENT));
+        gate.wait_for_push();
+        far.network(crate::support::servers::Behaviour::DropToClient);
+        let there = crate::support::fleet::refs_at(&far.hub);
+        drop(gate);
+        crate::support::until("the push is carried out", || {
+            (crate::support::fleet::refs_at(&far.hub) != there).then_some(())
+        });
+        far.network(crate::support::servers::Behaviour::Cut);
+        let record = text(&sending.outcome().fails(22).error()["record"]);
+        assert_eq!(runs(), 1);
+        far.network(crate::support::servers::Behaviour::Pass);
+        if is_synced {
+            repo.pm(&["sync"]).ok();
+        }
+        let told = repo.pm(&args).json();
+        assert_eq!(told["sha"], json!(record));
+        assert_eq!(runs(), 1, "what is closed is not verified again");
+        assert_eq!(repo.tip("t-r1"), record);
+    }
+}
+
+#[test]
+fn a_replacement_is_made_once_though_an_answer_was_lost() {
+    // The clone is there; that the old task is superseded by it is what is not answered for.
+    let prepare = |repo: &Repo| {
+        repo.pm(&["sync"]).ok();
+    };
+    for is_synced in [false, true] {
+        let Some((far, repo)) = world() else { return };
+        prepare(&repo);
+        let gate = far.hub.close_gate();
+        let args = ["replan", "--json", "--task", "t", "--text", "otherwise"];
+        let sending =
+            crate::support::process::Process::start(repo.pm_command(&args).env("PM_AGENT_ID", crate::support::AGENT));
+        // The first push is the clone's.
+        gate.wait_for_push();
+        drop(gate);
+        let clone = crate::support::until("the clone is there", || far.hub.tip(&crate::support::task_ref("t-r1")));
+        let told = sending.outcome();
+        assert!(told.code == 0, "{told:?}");
+        if is_synced {
+            repo.pm(&["sync"]).ok();
+        }
+        let again = repo.pm(&args).json();
+        assert_eq!(again["clone"]["slug"], "t-r1", "{again}");
+        assert_eq!(repo.tip("t-r1"), clone);
+        assert!(far.hub.tip(&crate::support::task_ref("t-r2")).is_none());
+        // Whoever wants something else is told that there is another task now.
+        repo.pm(&["replan", "--task", "t", "--text", "yet otherwise"]).fails(6);
+    }
+}
+
+#[test]
+fn what_the_hub_knows_counts_before_a_verifier_is_started_and_a_parent_closed() {
+    let (hub, a, b) = two();
+    a.git(&["config", "--add", "pm.allowVerifier", "touch ran; false"]);
+    a.plan_with("task", &["--verifier", "touch ran; false"]);
+    a.claim("task");
+    a.pm(&["report", "--task", "task", "--title", "done"]).ok();
+    b.pm(&["sync"]).ok();
+    b.pm_as("op", &["reclaim", "--task", "task"]).ok();
+    b.pm_as("w2", &["executing", "--task", "task"]).ok();
+    a.pm(&["finished", "--task", "task"]).fails(12);
+    assert!(!a.path().join("ran").exists(), "nothing runs for a task that is lost");
+
+    a.plan("parent");
+    a.plan_with("child", &["--parent", "parent"]);
+    a.claim("parent");
+    a.work_off("child");
+    a.pm(&["report", "--task", "parent", "--title", "done"]).ok();
+    b.pm(&["sync"]).ok();
+    b.pm(&["replan", "--task", "child"]).ok();
+    a.pm(&["finished", "--task", "parent"]).fails(14);
+    b.claim("child");
+    let told = a.pm(&["reclaim", "--json", "--cascade", "--task", "parent"]).json();
+    let changed = told["changed"].as_array().expect("a list").len();
+    assert_eq!(changed, 2, "the claim of another machine, too: {told}");
+    assert_level(&hub, &a, "child");
+}
