@@ -4,6 +4,8 @@
 //! An [`Oracle`] that knows the rules, and nothing of pm, judges every single step: pm must allow what it allows, and refuse
 //! everything else with the exit code that it says. In the end, when the supervisors have stopped, the workers get
 //! everything closed that the rules let anybody close.
+//!
+//! Long, since a life has many kinds of steps, and every one is judged.
 
 mod oracle;
 
