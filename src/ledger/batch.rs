@@ -1,5 +1,6 @@
 //! Planning many tasks at once: one pack, one rename of packed-refs, all or nothing (design, section 5).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::create::take_over;
@@ -150,9 +151,9 @@ impl Ledger<'_> {
                     None => Ok(()),
                 },
                 Some(Named::Task(id)) => {
-                    if !parents.contains_key(&id) {
+                    if let Entry::Vacant(parent) = parents.entry(id) {
                         let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
-                        parents.insert(id, self.find_by_task_id(id)?.ok_or_else(unknown)?);
+                        parent.insert(self.find_by_task_id(id)?.ok_or_else(unknown)?);
                     }
                     take_over(&mut task, &parents[&id].state, is_there)
                 }
