@@ -254,7 +254,7 @@ fn a_dependency_that_is_opened_and_done_again_lets_the_claim_through() {
 #[test]
 fn a_parent_that_is_given_back_before_the_claim_is_noticed() {
     for back in [release(), reclaim()] {
-        on_both_stores(|store| assert_eq!(code(claim_while(store, below_a_parent, &[back.clone()])), 15));
+        on_both_stores(|store| assert_eq!(code(claim_while(store, below_a_parent, std::slice::from_ref(&back))), 15));
     }
 }
 
