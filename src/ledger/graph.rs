@@ -69,8 +69,9 @@ impl Ledger<'_> {
             (Intent::Supersede { by, .. }, Some(phase)) if phase != Phase::Superseded => {
                 let mut out = Reliance::default();
                 let by = (*by, self.read_by_id(*by, &mut out)?);
-                let is_new = by.1.as_ref().is_some_and(|found| found.state.phase() == Some(Phase::New));
-                out.others.closed_successor = (!is_new).then(|| unmet(by.0, by.1.as_ref()));
+                let phase = by.1.as_ref().and_then(|found| found.state.phase());
+                let is_usable = phase.is_some_and(|phase| phase != Phase::Rejected);
+                out.others.closed_successor = (!is_usable).then(|| unmet(by.0, by.1.as_ref()));
                 Ok(out)
             }
             _ => Ok(Reliance::default()),
