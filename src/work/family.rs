@@ -22,6 +22,12 @@ use crate::protocol::refusal::Unmet;
 /// How often it is looked how the children stand.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// For so long a runner that goes on for ever leaves it to others to take the children that it does not take itself.
+const OTHERS_MAY_COME: Duration = Duration::from_secs(5);
+
+/// The same where they hear of them by way of an authority, which idle ones ask every ten seconds.
+const OTHERS_MAY_HEAR: Duration = Duration::from_secs(15);
+
 /// How the waiting ended.
 pub enum Waited {
     /// The children are settled, and closing the task was tried.
@@ -63,6 +69,7 @@ pub fn wait<'a>(
         return Waited::InVain(format!("{WAITING_MAX} other tasks of this agent wait for their children already"));
     };
     *is_relieved = true;
+    let patience = if agent.session.authority().is_some() { OTHERS_MAY_HEAR } else { OTHERS_MAY_COME };
     // Since when nothing has changed.
     let mut since = Instant::now();
     loop {
@@ -91,7 +98,7 @@ pub fn wait<'a>(
             since = Instant::now();
             // A listing that began before tells nothing about this.
             agent.supply.stir();
-        } else if agent.supply.is_in_vain(&open, since) {
+        } else if wish == Wish::None && agent.supply.is_in_vain(&open, since, patience) {
             let names: Vec<_> = open.iter().map(Unmet::to_string).collect();
             return Waited::InVain(format!("its children are left open: {}", names.join(", ")));
         }

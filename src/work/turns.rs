@@ -1,5 +1,6 @@
 //! What an agent does at the shelf, until it is dropped: with or without success, or by a panic.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::event::Teller;
@@ -10,9 +11,6 @@ use crate::ledger::Reach;
 use crate::protocol::record::Phase;
 use crate::protocol::refusal::Unmet;
 use crate::session::Session;
-
-/// For so long a runner that goes on for ever leaves it to others to take the children that it does not take itself.
-const OTHERS_MAY_COME: Duration = Duration::from_secs(3);
 
 /// Whoever waits for children asks the authority for news of them so long after anybody here has.
 const ASK_AFTER: Duration = Duration::from_secs(3);
@@ -67,8 +65,9 @@ impl Supply {
     }
 
     /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one, and
-    /// nobody here will. (One that is waiting for its own children sees to that itself.)
-    pub fn is_in_vain(&self, open: &[Unmet], since: Instant) -> bool {
+    /// nobody here will. (One that is waiting for its own children sees to that itself.) A runner that goes on for ever
+    /// leaves it to others for so long (`patience`).
+    pub fn is_in_vain(&self, open: &[Unmet], since: Instant, patience: Duration) -> bool {
         if open.iter().any(|child| child.phase == Some(Phase::Working)) {
             return false;
         }
@@ -76,16 +75,15 @@ impl Supply {
         if shelf.is_over || shelf.serving == 0 || self.has_enough(&shelf) {
             return !open.iter().any(|child| shelf.in_hand.contains(&child.task));
         }
-        let is_lively = |lively: &std::collections::HashSet<Place>, child: &Unmet| {
+        let will_get_on = |lively: &HashSet<Place>, child: &Unmet| {
             let place = child.place.clone().map(|(queue, slug)| Place { queue, slug });
-            place.is_some_and(|place| lively.contains(&place))
+            shelf.in_hand.contains(&child.task) || place.is_some_and(|place| lively.contains(&place))
         };
-        self.goes_on_for_ever()
-            && since.elapsed() >= OTHERS_MAY_COME
-            && shelf.lively.as_ref().is_some_and(|(began, lively)| {
-                *began > since
-                    && !open.iter().any(|child| shelf.in_hand.contains(&child.task) || is_lively(lively, child))
-            })
+        let is_left_to_others = match &shelf.lively {
+            Some((began, lively)) => *began > since && !open.iter().any(|child| will_get_on(lively, child)),
+            None => false,
+        };
+        self.goes_on_for_ever() && is_left_to_others && since.elapsed() >= patience
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use rustix::process::Signal;
 
+use crate::support::fleet::two;
 use crate::support::runner::{event, events, file, start, told, work, written};
 use crate::support::{Repo, text, until};
 
@@ -256,4 +257,24 @@ fn a_report_that_comes_while_the_verifier_is_asked_is_verified_in_turn() {
         }
         repo.assert_sound();
     }
+}
+
+#[test]
+fn a_child_that_is_finished_on_another_machine_is_seen_though_nobody_else_here_looks() {
+    let (_hub, here, there) = two();
+    plan(&here, &[&["root", ""], &["child", "root"]]);
+    // The command waits until the child is taken. After one task nobody here reads the ledger any more.
+    let script = "echo >$OUT/began; until [ -e $OUT/go ]; do sleep 0.02; done";
+    let runner = start(&here, &["--agents", "1", "--max-tasks", "1"], script);
+    written(&here, "began");
+    there.pm(&["sync"]).ok();
+    there.pm_as("other", &["executing", "--task", "child"]).ok();
+    here.pm(&["sync"]).ok();
+    std::fs::write(file(&here, "go"), "").expect("written");
+    let reports = || here.pm(&["show", "--json", "--task", "root"]).json()["reports"].as_array().map(Vec::len);
+    until("it is about to wait", || (reports() == Some(1)).then_some(()));
+    there.pm_as("other", &["report", "--task", "child", "--title", "done"]).ok();
+    there.pm_as("other", &["finished", "--task", "child"]).ok();
+    runner.outcome().ok();
+    assert_eq!(["root", "child"].map(|slug| here.phase(slug)), ["done"; 2]);
 }
