@@ -49,6 +49,11 @@ impl Filter {
         ledger.runnable(&self.prefix(session)?, &self.labels, &session.dir)
     }
 
+    /// The same, and why each other open task is not offered.
+    fn explained(&self, session: &Session, ledger: &Ledger<'_>) -> Result<Runnable> {
+        ledger.explained(&self.prefix(session)?, &self.labels, &session.dir)
+    }
+
     /// The prefix of the refs of the queue.
     pub fn prefix(&self, session: &Session) -> Result<String> {
         Ok(prefix(Some(&session.queue(self.queue.as_ref())?)))
@@ -62,10 +67,10 @@ impl Args {
     /// Failures of the system; an empty queue is none.
     pub fn run(&self, session: &Session) -> Result<()> {
         let ledger = session.ledger();
-        let runnable = self.filter.runnable(session, &ledger)?;
         if self.explain {
-            return explain(session, &runnable);
+            return explain(session, &self.filter.explained(session, &ledger)?);
         }
+        let runnable = self.filter.runnable(session, &ledger)?;
         warn_left_out(&session.out, &runnable);
         if self.all {
             let watch = Watch::new(session);

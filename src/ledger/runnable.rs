@@ -7,7 +7,7 @@ use super::Ledger;
 use super::graph::Neighbours;
 use super::resolve::{Damage, place};
 use crate::error::{Error, Place, Result};
-use crate::id::{RefName, TASKS};
+use crate::id::{Queue, RefName, Slug, TASKS, TaskId};
 use crate::protocol::record::{Label, Phase};
 use crate::protocol::refusal::{Refusal, Unmet};
 use crate::protocol::select::{self, Hindrance};
@@ -20,7 +20,7 @@ pub struct Runnable {
     pub tasks: Vec<(RefName, TaskState)>,
     /// Tasks that wait for others.
     pub blocked: Vec<Blocked>,
-    /// Open tasks that are not offered, and why.
+    /// Open tasks that are not offered, and why; only [`Ledger::explained`] tells.
     pub skipped: Vec<(TaskState, Hindrance)>,
     /// What could be claimed elsewhere.
     pub elsewhere: Elsewhere,
@@ -70,6 +70,18 @@ impl Ledger<'_> {
     /// # Errors
     /// Failures of the system.
     pub fn runnable(&self, prefix: &str, labels: &[Label], dir: &Path) -> Result<Runnable> {
+        self.listed(prefix, labels, dir, false)
+    }
+
+    /// As [`Ledger::runnable`], with the reason why each other open task is not offered.
+    ///
+    /// # Errors
+    /// Failures of the system.
+    pub fn explained(&self, prefix: &str, labels: &[Label], dir: &Path) -> Result<Runnable> {
+        self.listed(prefix, labels, dir, true)
+    }
+
+    fn listed(&self, prefix: &str, labels: &[Label], dir: &Path, is_explained: bool) -> Result<Runnable> {
         let mut scan = self.scan(prefix)?;
         let may_be_tied = |(_, state): &(_, TaskState)| state.task.sticky && state.phase() == Some(Phase::New);
         if prefix != TASKS && scan.tasks.iter().any(may_be_tied) {
@@ -103,7 +115,7 @@ impl Ledger<'_> {
                     } else {
                         elsewhere.count(&why);
                     }
-                    if state.phase().is_some_and(|phase| !phase.is_settled()) {
+                    if is_explained && state.phase().is_some_and(|phase| !phase.is_settled()) {
                         skipped.push((state.clone(), why));
                     }
                 }
@@ -119,52 +131,63 @@ impl Ledger<'_> {
     }
 }
 
-impl Runnable {
-    /// Which of these tasks, which are claimed and wait for their children, will get to an end: those whose children are
-    /// settled, or of which somebody works on one who does not wait in vain in turn.
-    pub fn hopeful<'a>(&self, waiting: &'a HashSet<Place>) -> HashSet<&'a Place> {
-        let mut hopeful: HashSet<&Place> = HashSet::new();
-        loop {
-            let before = hopeful.len();
-            for place in waiting {
-                let is_worked_on = |(child, phase): &(Place, Phase)| {
-                    *phase == Phase::Working && (!waiting.contains(child) || hopeful.contains(child))
-                };
-                if self.open_children.get(place).is_none_or(|children| children.iter().any(is_worked_on)) {
-                    hopeful.insert(place);
-                }
-            }
-            if hopeful.len() == before {
-                return hopeful;
-            }
-        }
-    }
+/// A place, borrowed.
+type Key<'a> = (&'a Queue, &'a Slug);
 
-    /// Whether a blocked task becomes runnable when what is being worked on now gets done: then it is worth waiting.
-    /// `is_stuck`: a claimed task that will not get done unless others do.
-    pub fn more_may_come(&self, is_stuck: impl Fn(&Place) -> bool) -> bool {
-        let mut hopeful: HashSet<&Place> = HashSet::new();
-        let waiting: HashMap<&Place, &[Unmet]> =
-            self.blocked.iter().map(|blocked| (&blocked.place, &*blocked.waits_for)).collect();
-        loop {
-            let before = hopeful.len();
-            for (place, waits_for) in &waiting {
-                let is_hopeful = |unmet: &Unmet| {
-                    let place = unmet.place.clone().map(|(queue, slug)| Place { queue, slug });
-                    match (place, unmet.phase) {
-                        (Some(place), Some(Phase::Working)) => !is_stuck(&place),
-                        (Some(place), Some(Phase::New)) => hopeful.contains(&place),
-                        _ => false,
-                    }
-                };
-                if waits_for.iter().all(is_hopeful) {
-                    hopeful.insert(place);
+fn key(place: &Place) -> Key<'_> {
+    (&place.queue, &place.slug)
+}
+
+impl Runnable {
+    /// Which tasks will get on while those that can are worked on: the runnable ones, but not those that were `given_up`;
+    /// blocked ones that wait for nothing but such tasks, and for claimed ones; and of the `parked` ones, which are claimed
+    /// and wait for their children, those that have such a child, or none that is open.
+    pub fn lively(&self, parked: &HashSet<Place>, given_up: &HashSet<TaskId>) -> HashSet<Place> {
+        let is_ready = |(_, state): &&(RefName, TaskState)| !given_up.contains(&state.id);
+        let ready: Vec<Place> = self.tasks.iter().filter(is_ready).map(|(_, state)| place(state)).collect();
+        let blocked = self.blocked.iter().map(|blocked| &blocked.place);
+        let places: Vec<&Place> = ready.iter().chain(blocked).chain(parked).collect();
+        let at: HashMap<Key<'_>, usize> = places.iter().enumerate().map(|(at, place)| (key(place), at)).collect();
+        let waits: HashSet<Key<'_>> = parked.iter().map(key).collect();
+        // For how many others each of them still waits, and which ones wait for it.
+        let mut missing = vec![0_usize; places.len()];
+        let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
+        for (blocked, index) in self.blocked.iter().zip(ready.len()..) {
+            for unmet in &blocked.waits_for {
+                let key = unmet.place.as_ref().map(|(queue, slug)| (queue, slug));
+                if unmet.phase == Some(Phase::Working) && key.is_some_and(|key| !waits.contains(&key)) {
+                    continue;
+                }
+                missing[index] += 1;
+                let is_open = unmet.phase.is_some_and(|phase| !phase.is_settled());
+                if let Some(before) = key.filter(|_| is_open).and_then(|key| at.get(&key)) {
+                    waiting[*before].push(index);
                 }
             }
-            if hopeful.len() == before {
-                return before > 0;
+        }
+        for (place, index) in parked.iter().zip(ready.len() + self.blocked.len()..) {
+            let Some(children) = self.open_children.get(place) else { continue };
+            if children.iter().any(|(child, phase)| *phase == Phase::Working && !waits.contains(&key(child))) {
+                continue;
+            }
+            // Any one of them.
+            missing[index] = 1;
+            for before in children.iter().filter_map(|(child, _)| at.get(&key(child))) {
+                waiting[*before].push(index);
             }
         }
+        let mut next: Vec<usize> = (0..places.len()).filter(|index| missing[*index] == 0).collect();
+        let mut lively = HashSet::new();
+        while let Some(index) = next.pop() {
+            lively.insert(places[index].clone());
+            for after in &waiting[index] {
+                if missing[*after] == 1 {
+                    next.push(*after);
+                }
+                missing[*after] = missing[*after].saturating_sub(1);
+            }
+        }
+        lively
     }
 }
 

@@ -4,14 +4,14 @@
 
 use std::ffi::OsString;
 
-use super::OnFailure;
 use super::account::{self, Outcome};
 use super::agent::Agent;
 use super::child::{Call, End, Running};
 use super::children;
+use super::closing::Closing;
 use super::desk::{Desk, Worktree};
 use super::event::{Ending, Fate, Subject, Teller, What};
-use super::family::{self, Waited};
+use super::family::{self, Parent, Waited};
 use super::holding::Unrecorded;
 use super::line::{Ended, How};
 use super::stop::Wish;
@@ -21,33 +21,27 @@ use crate::clock::since_boot_ms;
 use crate::error::Error;
 use crate::git_program::LEADS_ASTRAY;
 use crate::id::RecordId;
-use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::output::span;
-use crate::protocol::decide::{Intent, Verified};
+use crate::protocol::decide::Intent;
 use crate::protocol::record::{Phase, Report};
 use crate::protocol::text::stripped;
 use crate::store::Store;
-use crate::verifier::case::{Case, Room, is_permitted};
+use crate::verifier::case::is_permitted;
 
 /// How a lease ended that nobody took away.
 const LAPSED: &str = "no renewal of the lease got in for two thirds of it, so the command was ended";
 
 /// Why a task goes back that nothing is wrong with.
-const STOPPED: &str = "the runner was told to stop";
-
-/// What a verifier said, and what there is to complain of.
-struct Judged {
-    verified: Verified,
-    complaint: Option<String>,
-}
+pub(super) const STOPPED: &str = "the runner was told to stop";
 
 /// An attempt at a task.
 pub struct Attempt<'a> {
-    agent: &'a Agent<'a>,
-    taken: &'a Taken,
+    pub(super) agent: &'a Agent<'a>,
+    pub(super) taken: &'a Taken,
     tell: Teller,
-    vigil: Vigil<'a>,
+    pub(super) vigil: Vigil<'a>,
+    is_relieved: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -61,11 +55,11 @@ impl<'a> Attempt<'a> {
             fence: taken.fence,
             attempt: taken.attempt,
         });
-        Attempt { agent, taken, vigil: Vigil::new(agent, taken, tell.clone()), tell }
+        Attempt { agent, taken, vigil: Vigil::new(agent, taken, tell.clone()), tell, is_relieved: false }
     }
 
-    /// Carries it out, and tells how it ended.
-    pub fn run(mut self) -> Ending {
+    /// Carries it out, and tells how it ended, and whether somebody else goes on in the agent's name.
+    pub fn run(mut self) -> (Ending, bool) {
         let (session, taken) = (&self.agent.session, self.taken);
         let worktree = self.agent.orders.worktree_root.as_ref().map(|root| Worktree::of(session, taken, root));
         let dir = worktree.as_ref().map(|worktree| worktree.dir.clone());
@@ -84,7 +78,7 @@ impl<'a> Attempt<'a> {
         }
         ending.kept = dir.filter(|dir| !is_cleared && dir.exists());
         self.tell.say(What::Ended(ending.clone()));
-        ending
+        (ending, self.is_relieved)
     }
 
     /// Sets up the place where the command works, however long that takes. The claim stands when it begins.
@@ -188,7 +182,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Reports, and closes the task or gives it back.
+    /// Reports, and closes the task or gives it back: once its children are settled.
     fn conclude(
         &mut self,
         desk: &Desk,
@@ -201,82 +195,20 @@ impl<'a> Attempt<'a> {
             Ok(report) => report,
             Err(unrecorded) => return self.unrecorded(unrecorded, &why, ended),
         };
-        let (verified, why, is_success) = match self.verified(desk, is_success) {
-            Ok(None) => (None, why, is_success),
-            Ok(Some(Judged { verified, complaint: None })) => (Some(verified), why, true),
-            Ok(Some(Judged { verified, complaint: Some(complaint) })) => (Some(verified), complaint, false),
-            Err(ending) => return ending,
+        let (agent, taken) = (self.agent, self.taken);
+        let mut is_relieved = false;
+        let mut closing = Closing { attempt: self, desk, ended, report, why, is_success };
+        let ending = match closing.close() {
+            Ok(ending) => ending,
+            Err(open) => match family::wait(agent, &mut closing, taken, open, &mut is_relieved) {
+                Waited::Closed(ending) => ending,
+                Waited::Lost(why) => self.ending(Fate::Lost, why, ended),
+                Waited::Stopped => self.give_back(Fate::Released, STOPPED.to_owned()),
+                Waited::InVain(why) => self.give_back(Fate::Failed, why),
+            },
         };
-        let claim = Some(self.taken.claim);
-        let limit = self.taken.state.task.max_attempts.unwrap_or(self.agent.session.config.max_attempts);
-        let is_last = limit > 0 && self.taken.attempt >= u64::from(limit);
-        let goes_back = !is_success && self.agent.orders.on_failure == OnFailure::Release && !is_last;
-        let (fate, intent) = if goes_back {
-            (Fate::Failed, Intent::Release { claim, reason: Some(why.clone()) })
-        } else {
-            let fate = if is_success { Fate::Done } else { Fate::Rejected };
-            let note = (!is_success).then(|| why.clone());
-            (fate, Intent::Finish { claim, done: is_success, note, verified: verified.clone() })
-        };
-        let branch = self.agent.orders.deliver.as_deref().filter(|_| is_success);
-        let delivery = branch.and_then(|branch| Some((branch, desk.own_head(&self.agent.session)?)));
-        let mut recorded = self.vigil.holding.record_along(&intent, delivery);
-        if let Err(Unrecorded::ChildrenOpen(open)) = recorded {
-            let close = |vigil: &mut Vigil<'_>| vigil.holding.record_along(&intent, delivery);
-            recorded = match family::wait(self.agent, &mut self.vigil, self.taken, open, close) {
-                Waited::Closed(recorded) => recorded,
-                Waited::Lost(why) => return self.ending(Fate::Lost, why, ended),
-                Waited::Stopped => return self.give_back(Fate::Released, STOPPED.to_owned()),
-                Waited::InVain(why) => return self.give_back(Fate::Failed, why),
-            };
-        }
-        match recorded {
-            Ok(_) => Ending { report: Some(report), ..self.ending(fate, why, ended) },
-            // The work is there, but not on top of what others delivered: that is for another attempt.
-            Err(Unrecorded::Undelivered(why)) if !is_last => {
-                Ending { report: Some(report), ..self.give_back(Fate::Failed, why) }
-            }
-            Err(Unrecorded::Undelivered(why)) => {
-                let intent = Intent::Finish { claim, done: false, note: Some(why.clone()), verified: None };
-                match self.vigil.holding.record(&intent) {
-                    Ok(_) => Ending { report: Some(report), ..self.ending(Fate::Rejected, why, ended) },
-                    Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
-                }
-            }
-            Err(Unrecorded::Refused(why)) => self.give_back(Fate::Failed, why),
-            Err(unrecorded) => self.unrecorded(unrecorded, &why, ended),
-        }
-    }
-
-    /// Asks the task's verifier about the report, if the command succeeded and the task has one.
-    fn verified(&mut self, desk: &Desk, is_success: bool) -> Result<Option<Judged>, Ending> {
-        let session = &self.agent.session;
-        let found = Found { name: self.taken.name.clone(), state: self.vigil.holding.state().clone() };
-        let case = if is_success { Case::of(&session.ledger(), &found) } else { Ok(None) };
-        let case = match case {
-            Ok(Some(case)) => case,
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(self.give_back(Fate::Failed, error.to_string())),
-        };
-        let room = Room {
-            allow: &session.config.allow_verifier,
-            timeout: self.agent.orders.verifier_timeout,
-            dir: desk.worktree.as_ref().map(|worktree| &*worktree.dir),
-            unset: if desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
-        };
-        match self.vigil.during(|stop| case.ask(&room, stop)) {
-            Err(why) => Err(self.ending(Fate::Lost, why, None)),
-            Ok(Ok(Some(verified))) => Ok(Some(Judged { verified, complaint: None })),
-            Ok(Ok(None)) => Err(self.give_back(Fate::Released, STOPPED.to_owned())),
-            Ok(Err(Error::VerifierFailed { verified, timed_out, .. })) => {
-                let how = match timed_out {
-                    true => "took too long".to_owned(),
-                    false => format!("failed with exit {}", verified.verification.exit),
-                };
-                Ok(Some(Judged { verified: *verified, complaint: Some(format!("the verifier {how}")) }))
-            }
-            Ok(Err(error)) => Err(self.give_back(Fate::Failed, error.to_string())),
-        }
+        self.is_relieved = is_relieved;
+        ending
     }
 
     fn report(&mut self, desk: &Desk, command: &[OsString], why: &str) -> Result<RecordId, Unrecorded> {
@@ -294,7 +226,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Gives the task back to the queue.
-    fn give_back(&mut self, fate: Fate, why: String) -> Ending {
+    pub(super) fn give_back(&mut self, fate: Fate, why: String) -> Ending {
         let reason = Some(stripped(&why).replace('\n', " ").trim().to_owned()).filter(|reason| !reason.is_empty());
         match self.vigil.holding.record(&Intent::Release { claim: Some(self.taken.claim), reason }) {
             Ok(_) => self.ending(fate, why, None),
@@ -303,7 +235,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// How an attempt ends whose last record did not get in.
-    fn unrecorded(&self, unrecorded: Unrecorded, result: &str, ended: Option<&Ended>) -> Ending {
+    pub(super) fn unrecorded(&self, unrecorded: Unrecorded, result: &str, ended: Option<&Ended>) -> Ending {
         match unrecorded {
             Unrecorded::Lost(why) => self.ending(Fate::Lost, why, ended),
             Unrecorded::Settled(phase) => {
@@ -321,7 +253,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn ending(&self, fate: Fate, why: String, ended: Option<&Ended>) -> Ending {
+    pub(super) fn ending(&self, fate: Fate, why: String, ended: Option<&Ended>) -> Ending {
         let (exit, signal) = match ended.map(|ended| &ended.how) {
             Some(How::Exit(code)) => (Some(*code), None),
             Some(How::Signal(signal)) => (None, Some(*signal)),

@@ -1,21 +1,20 @@
 //! A task whose command has ended well, while children of it are open: it cannot be closed yet (rule 9), and must not be
 //! given back, since its children can only be worked on while it is claimed (rule 8).
 //!
-//! Its claim is kept alive, and meanwhile a stand-in takes other tasks in its agent's name, those children among them. So a
-//! runner keeps as many commands running as it has agents, and one agent alone gets through a whole tree.
+//! Its claim is kept alive, and meanwhile somebody else goes on in its agent's name, with those children among others. So a
+//! runner keeps as many commands running as it has agents, and one agent alone gets through a whole tree. Whoever waited
+//! takes no other task when the waiting is over: nobody waits for anybody else to come to an end.
 //!
 //! What must never happen here: the claim is kept for ever for children that nobody will settle.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::agent::Agent;
-use super::event::What;
-use super::holding::Unrecorded;
+use super::agent::{Agent, WAITING_MAX};
+use super::event::Ending;
 use super::stop::Wish;
 use super::supply::Taken;
 use super::vigil::Vigil;
-use crate::id::{RecordId, RefName};
+use crate::id::RefName;
 use crate::ledger::resolve::place;
 use crate::protocol::record::Phase;
 use crate::protocol::refusal::Unmet;
@@ -23,11 +22,17 @@ use crate::protocol::refusal::Unmet;
 /// How often it is looked how the children stand.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// For so long a runner that goes on for ever leaves it to others to take the children that it does not take itself.
+const OTHERS_MAY_COME: Duration = Duration::from_secs(5);
+
+/// The same where they hear of them by way of an authority, which idle ones ask every ten seconds.
+const OTHERS_MAY_HEAR: Duration = Duration::from_secs(15);
+
 /// How the waiting ended.
 pub enum Waited {
     /// The children are settled, and closing the task was tried.
-    Closed(Result<RecordId, Unrecorded>),
-    /// Nobody works on what is open, and this runner has nothing more to do.
+    Closed(Ending),
+    /// Nobody works on what is open, and this runner will not.
     InVain(String),
     /// The runner is to stop.
     Stopped,
@@ -35,50 +40,74 @@ pub enum Waited {
     Lost(String),
 }
 
-/// Waits until the children of a task are settled, and closes it with `close`.
+/// Who waits: an attempt.
+pub trait Parent<'a> {
+    /// Its watch over the claim.
+    fn vigil(&mut self) -> &mut Vigil<'a>;
+
+    /// Tries to close the task.
+    ///
+    /// # Errors
+    /// Its open children.
+    fn close(&mut self) -> Result<Ending, Vec<Unmet>>;
+}
+
+/// Waits until these children of a task are settled, and closes it. `is_relieved` says afterwards whether somebody else goes
+/// on in the agent's name.
 pub fn wait<'a>(
-    agent: &'a Agent<'a>,
-    vigil: &mut Vigil<'a>,
+    agent: &Agent<'a>,
+    parent: &mut impl Parent<'a>,
     taken: &Taken,
     open: Vec<Unmet>,
-    mut close: impl FnMut(&mut Vigil<'a>) -> Result<RecordId, Unrecorded>,
+    is_relieved: &mut bool,
 ) -> Waited {
     let mut open = open;
     let parked = agent.supply.park(place(&taken.state));
-    let is_dismissed = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let stand_in = agent.stand_in(&is_dismissed);
-        let working = scope.spawn(move || stand_in.work());
-        let waited = loop {
-            if agent.stop.wish() > Wish::None {
-                break Waited::Stopped;
-            }
-            if let Err(why) = vigil.renew_if_due() {
-                break Waited::Lost(why);
-            }
-            open.retain_mut(|child| !is_settled(agent, child));
-            if open.is_empty() {
-                match close(vigil) {
-                    Err(Unrecorded::ChildrenOpen(others)) => open = others,
-                    closed => break Waited::Closed(closed),
-                }
-            }
-            let is_worked_on =
-                open.iter().any(|child| child.phase == Some(Phase::Working) && !agent.supply.is_parked(child));
-            if !is_worked_on && working.is_finished() {
-                let names: Vec<_> = open.iter().map(Unmet::to_string).collect();
-                break Waited::InVain(format!("its children are left open: {}", names.join(", ")));
-            }
-            agent.stop.wait(LOOK, Wish::None);
-        };
+    let Some(_waiting) = agent.relief.ask() else {
         drop(parked);
-        is_dismissed.store(true, Ordering::SeqCst);
-        agent.supply.stir();
-        if let Ok(Err(error)) = working.join() {
-            agent.tell.say(What::Warning(format!("what stood in for it meanwhile has ended: {error}")));
+        agent.supply.give_up(taken.state.id);
+        return Waited::InVain(format!("{WAITING_MAX} other tasks of this agent wait for their children already"));
+    };
+    *is_relieved = true;
+    let patience = if agent.session.authority().is_some() { OTHERS_MAY_HEAR } else { OTHERS_MAY_COME };
+    // Since when nothing has changed.
+    let mut since = Instant::now();
+    loop {
+        let wish = agent.stop.wish();
+        // In this order: one that comes back now is settled below, if it ever will be.
+        let are_in_hand = agent.supply.has_in_hand(&open);
+        if parent.vigil().is_unwanted() {
+            return Waited::Stopped;
         }
-        waited
-    })
+        if let Err(why) = parent.vigil().renew_if_due() {
+            return Waited::Lost(why);
+        }
+        agent.supply.catch_up(&agent.session, &agent.tell);
+        let (phases, left) = (phases(&open), open.len());
+        open.retain_mut(|child| !is_settled(agent, child));
+        let mut has_changed = open.len() < left || self::phases(&open) != phases;
+        if open.is_empty() {
+            match parent.close() {
+                Ok(ending) => return Waited::Closed(ending),
+                Err(others) => (open, has_changed) = (others, true),
+            }
+        } else if wish > Wish::None && !are_in_hand {
+            return Waited::Stopped;
+        }
+        if has_changed {
+            since = Instant::now();
+            // A listing that began before tells nothing about this.
+            agent.supply.stir();
+        } else if wish == Wish::None && agent.supply.is_in_vain(&open, since, patience) {
+            let names: Vec<_> = open.iter().map(Unmet::to_string).collect();
+            return Waited::InVain(format!("its children are left open: {}", names.join(", ")));
+        }
+        agent.stop.wait(LOOK, wish);
+    }
+}
+
+fn phases(open: &[Unmet]) -> Vec<Option<Phase>> {
+    open.iter().map(|child| child.phase).collect()
 }
 
 /// Whether a child is settled by now; notes in which phase it is. One that cannot be read is looked at again.

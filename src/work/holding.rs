@@ -44,6 +44,8 @@ pub enum Unrecorded {
     Undelivered(String),
     /// The task cannot be closed before these children are settled.
     ChildrenOpen(Vec<Unmet>),
+    /// What a verifier said is not about the newest report any more.
+    Outdated(String),
     /// A rule said no, and will again.
     Refused(String),
 }
@@ -55,6 +57,7 @@ impl std::fmt::Display for Unrecorded {
             | Unrecorded::Failed(why)
             | Unrecorded::Unsure(why)
             | Unrecorded::Undelivered(why)
+            | Unrecorded::Outdated(why)
             | Unrecorded::Refused(why) => f.write_str(why),
             Unrecorded::Settled(phase) => write!(f, "the task is {phase}"),
             Unrecorded::ChildrenOpen(open) => write!(f, "{} children are open", open.len()),
@@ -94,6 +97,13 @@ impl<'a> Holding<'a> {
     /// The task as it was last seen.
     pub fn state(&self) -> &TaskState {
         &self.state
+    }
+
+    /// Reads the task again: others may have written something under the same claim.
+    pub fn refresh(&mut self) {
+        if let Ok(Some(state)) = self.session.ledger().state(&self.taken.name) {
+            self.state = state;
+        }
     }
 
     /// Nothing is held any more, so nothing can be lost: the command may run on.
@@ -169,7 +179,21 @@ impl<'a> Holding<'a> {
                 self.state = appended.state.clone();
                 Ok(appended)
             }
-            Err(error) => Err(self.explain(error, sent_ms)),
+            Err(error) => {
+                let is_race = matches!(error, Error::Refused { refusal: Refusal::RaceLost { .. }, .. });
+                let unrecorded = self.explain(error, sent_ms);
+                if is_race {
+                    self.refresh();
+                }
+                match intent {
+                    Intent::Finish { verified: Some(said), .. }
+                        if is_race && self.state.proof().is_some_and(|proof| proof != said.report) =>
+                    {
+                        Err(Unrecorded::Outdated("there is a newer report than the one that was verified".to_owned()))
+                    }
+                    _ => Err(unrecorded),
+                }
+            }
         }
     }
 
@@ -195,9 +219,7 @@ impl<'a> Holding<'a> {
         if is_unsure {
             self.unsure_ms.get_or_insert(sent_ms);
         }
-        if let Ok(Some(state)) = self.session.ledger().state(&self.taken.name) {
-            self.state = state;
-        }
+        self.refresh();
         match settled_by_holder(&self.state, self.taken, &self.session.agent) {
             _ if is_unsure => Unrecorded::Unsure(why),
             Some(phase) => Unrecorded::Settled(phase),

@@ -8,7 +8,8 @@
 //!   └ command    the leader of a session and process group of its own; dies with its keeper
 //! ```
 //!
-//! - [`agent`] is the loop of one agent, [`supply`] hands out tasks to all of them, [`attempt`] is the work on one.
+//! - [`agent`] is the loop of one agent, [`supply`] hands out tasks to all of them, [`attempt`] is the work on one,
+//!   `closing` its end, and `family` the wait for its children before that.
 //! - [`vigil`] waits while a claim is held; [`holding`] is that claim: what is recorded under it.
 //! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`mod@line`] what the two say;
 //!   [`children`] finds what a command started.
@@ -23,6 +24,7 @@ pub mod agent;
 pub mod attempt;
 pub mod child;
 pub mod children;
+mod closing;
 pub mod desk;
 pub mod display;
 pub mod event;
@@ -52,7 +54,7 @@ use crate::error::{Error, Result};
 use crate::id::AgentId;
 use crate::protocol::record::Ttl;
 
-use self::agent::{Agent, Open};
+use self::agent::{Open, Post};
 use self::event::{Event, Teller};
 use self::pulse::Pulse;
 use self::stop::{Stop, Wish};
@@ -131,9 +133,8 @@ pub fn run(
         for (number, agent) in agents.iter().enumerate() {
             let tell = Teller::new(agent.clone(), number, events.clone());
             let (supply, stop, pulse) = (&*supply, &stop, &pulse);
-            running.push(
-                scope.spawn(move || Agent { session: open(agent)?, orders, supply, pulse, stop, tell, open }.run()),
-            );
+            let post = Post { name: agent.clone(), orders, supply, pulse, stop, tell, open };
+            running.push(scope.spawn(move || post.run()));
         }
         drop(events);
         loop {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::event::{Teller, What};
 use crate::error::Place;
 use crate::id::{RefName, TaskId};
+use crate::ledger::resolve::place;
 use crate::protocol::state::TaskState;
 
 /// A task that came back is left alone for so long by this runner, doubled each time, up to [`RETRY_MAX`].
@@ -29,6 +30,14 @@ pub(super) struct Shelf {
     pub(super) in_hand: HashSet<TaskId>,
     /// Those of them that wait for their children.
     pub(super) parked: HashSet<Place>,
+    /// How many take tasks: each agent itself, or who goes on in its name.
+    pub(super) serving: usize,
+    /// Tasks that came back since too many of an agent's tasks wait already: not taken before one of those has ended.
+    pub(super) given_up: HashSet<TaskId>,
+    /// The tasks with open children, by the last listing.
+    pub(super) parents: HashSet<Place>,
+    /// The tasks that will get on by the last listing that told, and when that began.
+    pub(super) lively: Option<(Instant, HashSet<Place>)>,
     /// How many of them are being claimed.
     pub(super) claiming: u64,
     /// How many tasks were claimed.
@@ -37,6 +46,8 @@ pub(super) struct Shelf {
     pub(super) resting: HashMap<TaskId, (Instant, Duration)>,
     /// Others were faster at the authority: what is known here is old.
     pub(super) is_behind: bool,
+    /// When the authority was last asked for what is not known here.
+    pub(super) asked: Option<Instant>,
     /// Since when the authority could not be reached, whoever tried.
     pub(super) unreachable_since: Option<Instant>,
     /// What listings had to leave out was said.
@@ -54,22 +65,35 @@ impl Shelf {
             is_stirred: false,
             in_hand: HashSet::new(),
             parked: HashSet::new(),
+            serving: 0,
+            given_up: HashSet::new(),
+            parents: HashSet::new(),
+            lively: None,
             claiming: 0,
             taken: 0,
             resting: HashMap::new(),
             is_behind: false,
+            asked: None,
             unreachable_since: None,
             warned: HashSet::new(),
             is_over: false,
         }
     }
 
-    /// The next candidate of a listing that is still fresh.
-    pub(super) fn candidate(&mut self) -> Option<(RefName, TaskState)> {
+    /// The next candidate of a listing that is still fresh; where `leaves_first`, rather one without open children.
+    pub(super) fn candidate(&mut self, leaves_first: bool) -> Option<(RefName, TaskState)> {
         if Instant::now() >= self.fresh_until {
             self.candidates.clear();
         }
-        self.candidates.pop_front()
+        let is_leaf = |(_, state): &(RefName, TaskState)| !self.parents.contains(&place(state));
+        let leaf = if leaves_first { self.candidates.iter().position(is_leaf) } else { None };
+        self.candidates.remove(leaf.unwrap_or(0))
+    }
+
+    /// Whether a task may be taken now, as far as this runner is concerned.
+    pub(super) fn is_free(&self, task: TaskId) -> bool {
+        let has_rested = self.resting.get(&task).is_none_or(|(until, _)| *until <= Instant::now());
+        has_rested && !self.in_hand.contains(&task) && !self.given_up.contains(&task)
     }
 
     /// Says what is wrong, once.

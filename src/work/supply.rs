@@ -4,8 +4,7 @@
 //! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
 //! the compare-and-swap.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,9 +13,9 @@ use super::renewal::TTL_MIN_MS;
 use super::shelf::Shelf;
 use super::stop::{Stop, Wish};
 use super::tide::Tide;
-use super::turns::{Claiming, Parked, Scouting};
+use super::turns::{Claiming, Scouting};
 use crate::clock::since_boot_ms;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::id::{Queue, RecordId, RefName, TaskId};
 use crate::ledger::Reach;
 use crate::ledger::find::Found;
@@ -24,7 +23,6 @@ use crate::ledger::resolve::prefix;
 use crate::ledger::runnable::{Blocked, Runnable, was_taken};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::{Label, Ttl};
-use crate::protocol::refusal::Unmet;
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
@@ -113,27 +111,34 @@ impl Supply {
         self.changed.notify_all();
     }
 
-    /// Claims the next task for an agent, and waits for one if it has to. `None` when this agent is to end, also since it is
-    /// dismissed.
+    /// Whether as many tasks were taken as are wanted.
+    pub(super) fn has_enough(&self, shelf: &Shelf) -> bool {
+        self.terms.max_tasks.is_some_and(|max| shelf.taken >= max)
+    }
+
+    pub(super) fn goes_on_for_ever(&self) -> bool {
+        self.terms.forever
+    }
+
+    /// The part of the ledger where the tasks come from.
+    pub(super) fn prefix(&self) -> String {
+        prefix(Some(&self.terms.queue))
+    }
+
+    /// Claims the next task for an agent, where `leaves_first` rather one without open children, and waits for one if it
+    /// has to. `None` when this agent is to end.
     ///
     /// # Errors
     /// What the store or the ledger says; the supply goes on.
-    pub fn next(
-        &self,
-        session: &Session,
-        stop: &Stop,
-        is_dismissed: &AtomicBool,
-        tell: &Teller,
-    ) -> Result<Option<Taken>> {
+    pub fn next(&self, session: &Session, stop: &Stop, leaves_first: bool, tell: &Teller) -> Result<Option<Taken>> {
         let mut shelf = self.shelf();
         loop {
             let max = self.terms.max_tasks.unwrap_or(u64::MAX);
-            let is_dismissed = || is_dismissed.load(Ordering::SeqCst);
-            if stop.wish() > Wish::None || is_dismissed() || shelf.is_over || shelf.taken >= max {
+            if stop.wish() > Wish::None || shelf.is_over || self.has_enough(&shelf) {
                 return Ok(None);
             }
             let all_are_being_claimed = shelf.taken + shelf.claiming >= max;
-            if !all_are_being_claimed && let Some((name, state)) = shelf.candidate() {
+            if !all_are_being_claimed && let Some((name, state)) = shelf.candidate(leaves_first) {
                 shelf.in_hand.insert(state.id);
                 shelf.claiming += 1;
                 drop(shelf);
@@ -148,30 +153,13 @@ impl Supply {
                 shelf.is_scouted = true;
                 drop(shelf);
                 let scouting = Scouting(self);
-                self.scout(session, stop, &is_dismissed, tell)?;
+                self.scout(session, stop, tell)?;
                 drop(scouting);
                 shelf = self.shelf();
             } else {
                 shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
             }
         }
-    }
-
-    /// A task that is in hand waits for its children from now on.
-    pub fn park(&self, place: Place) -> Parked<'_> {
-        let mut shelf = self.shelf();
-        shelf.parked.insert(place.clone());
-        // Perhaps there is nothing more to wait for.
-        shelf.is_stirred = true;
-        drop(shelf);
-        self.changed.notify_all();
-        Parked { supply: self, place }
-    }
-
-    /// Whether a task waits for its children here.
-    pub fn is_parked(&self, task: &Unmet) -> bool {
-        let place = task.place.clone().map(|(queue, slug)| Place { queue, slug });
-        place.is_some_and(|place| self.shelf().parked.contains(&place))
     }
 
     /// An agent is done with its task. One that is not closed is left alone for a while: whatever the reason, it would be
@@ -249,7 +237,7 @@ impl Supply {
     }
 
     /// Reads the ledger until there are candidates, or nothing more is to come, or the runner is to stop.
-    fn scout(&self, session: &Session, stop: &Stop, is_dismissed: &dyn Fn() -> bool, tell: &Teller) -> Result<()> {
+    fn scout(&self, session: &Session, stop: &Stop, tell: &Teller) -> Result<()> {
         let mut pause = PAUSE_MIN;
         // What the last listing saw, when it began, and until when it is believed.
         let mut last: Option<(Glimpse, Instant, Instant)> = None;
@@ -261,7 +249,7 @@ impl Supply {
             if std::mem::take(&mut self.shelf().is_stirred) {
                 (last, pause) = (None, PAUSE_MIN);
             }
-            if stop.wish() > Wish::None || is_dismissed() {
+            if stop.wish() > Wish::None {
                 return Ok(());
             }
             let mut rest = Duration::ZERO;
@@ -326,42 +314,46 @@ impl Supply {
         tell: &Teller,
     ) -> bool {
         let took = started.elapsed();
+        let shelf = self.shelf();
+        let has_free = runnable.tasks.iter().any(|(_, state)| shelf.is_free(state.id));
+        let is_told = !has_free || self.terms.forever && !shelf.parked.is_empty();
+        let (parked, given_up) = (shelf.parked.clone(), shelf.given_up.clone());
+        drop(shelf);
+        let lively = if is_told { runnable.lively(&parked, &given_up) } else { HashSet::new() };
         let mut shelf = self.shelf();
-        let hopeful = runnable.hopeful(&shelf.parked);
-        let is_stuck = |place: &Place| shelf.parked.contains(place) && !hopeful.contains(place);
-        let more_may_come = runnable.more_may_come(is_stuck);
         // A task that waits for children that nobody works on keeps nobody waiting.
-        let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.iter().all(is_stuck);
-        let now = Instant::now();
-        let found = runnable.tasks.len();
-        let is_free = |state: &TaskState| {
-            let has_rested = shelf.resting.get(&state.id).is_none_or(|(until, _)| *until <= now);
-            has_rested && !shelf.in_hand.contains(&state.id)
-        };
-        let candidates: VecDeque<_> = runnable.tasks.into_iter().filter(|(_, state)| is_free(state)).collect();
-        let somebody_rests = candidates.len() < found;
+        let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.is_disjoint(&lively);
+        let more_may_come = runnable.blocked.iter().any(|blocked| lively.contains(&blocked.place));
+        if is_told && is_current {
+            shelf.lively = Some((started, lively));
+        }
+        let Runnable { tasks, blocked, open_children, .. } = runnable;
+        let somebody_rests =
+            tasks.iter().any(|(_, state)| !shelf.is_free(state.id) && !shelf.given_up.contains(&state.id));
+        let candidates = tasks.into_iter().filter(|(_, state)| shelf.is_free(state.id)).collect();
         shelf.candidates = candidates;
-        shelf.fresh_until = now + (took * USE_FOR).clamp(PAUSE_MIN, USE_MAX);
+        shelf.parents = open_children.into_keys().collect();
+        shelf.fresh_until = Instant::now() + (took * USE_FOR).clamp(PAUSE_MIN, USE_MAX);
         if !shelf.candidates.is_empty() {
             return true;
         }
         // What came back while the ledger was read may be missing in the listing.
-        let is_last_word = is_current && all_wait && !shelf.is_stirred;
+        let is_last_word = is_told && is_current && all_wait && !shelf.is_stirred;
         if !self.terms.forever && is_last_word && !somebody_rests && !more_may_come {
             shelf.is_over = true;
             drop(shelf);
             // Whoever waits for children gives up on them.
             self.changed.notify_all();
-            if !runnable.blocked.is_empty() {
-                tell.say(What::LeftBlocked(runnable.blocked));
+            if !blocked.is_empty() {
+                tell.say(What::LeftBlocked(blocked));
             }
             return true;
         }
         let is_idle = shelf.in_hand.is_empty();
         drop(shelf);
-        if is_idle && *said != runnable.blocked && !runnable.blocked.is_empty() {
-            tell.say(What::Waiting(runnable.blocked.clone()));
-            *said = runnable.blocked;
+        if is_idle && *said != blocked && !blocked.is_empty() {
+            tell.say(What::Waiting(blocked.clone()));
+            *said = blocked;
         }
         false
     }

@@ -38,6 +38,7 @@ impl Tide {
 
     /// Notes how asking went; says whether what is known here is current. An outage is waited for, but not for ever.
     pub(super) fn turn(&mut self, asked: Result<()>, shelf: &mut Shelf, tell: &Teller) -> Result<bool> {
+        shelf.asked = Some(Instant::now());
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(CATCH_UP_MAX);
         match asked {

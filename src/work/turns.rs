@@ -1,8 +1,112 @@
 //! What an agent does at the shelf, until it is dropped: with or without success, or by a panic.
 
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use super::event::Teller;
 use super::supply::Supply;
 use crate::error::Place;
 use crate::id::TaskId;
+use crate::ledger::Reach;
+use crate::protocol::record::Phase;
+use crate::protocol::refusal::Unmet;
+use crate::session::Session;
+
+/// Whoever waits for children asks the authority for news of them so long after anybody here has.
+const ASK_AFTER: Duration = Duration::from_secs(3);
+
+impl Supply {
+    /// Somebody takes tasks from now on, until what is returned is dropped.
+    pub fn serve(&self) -> Serving<'_> {
+        self.shelf().serving += 1;
+        Serving { supply: self, goes_on: false }
+    }
+
+    /// Somebody takes tasks in the place of one who waits for children now, and counts no more.
+    pub fn inherit(&self) -> Serving<'_> {
+        Serving { supply: self, goes_on: false }
+    }
+
+    /// A task that is in hand waits for its children from now on.
+    pub fn park(&self, place: Place) -> Parked<'_> {
+        let mut shelf = self.shelf();
+        shelf.parked.insert(place.clone());
+        // Perhaps there is nothing more to wait for.
+        shelf.is_stirred = true;
+        drop(shelf);
+        self.changed.notify_all();
+        Parked { supply: self, place }
+    }
+
+    /// Brings here what others wrote at the authority, if there is one and nobody here has asked it for a while.
+    pub fn catch_up(&self, session: &Session, tell: &Teller) {
+        let Ok(ledger) = session.finder() else { return };
+        let Reach::Through(authority) = ledger.reach else { return };
+        let mut shelf = self.shelf();
+        if shelf.asked.is_some_and(|asked| asked.elapsed() < ASK_AFTER) {
+            return;
+        }
+        shelf.asked = Some(Instant::now());
+        drop(shelf);
+        if let Err(error) = authority.catch_up(&ledger, &self.prefix()) {
+            self.shelf().warn(error.to_string(), tell);
+        }
+    }
+
+    /// An agent has too many waiting tasks to wait with this one, too.
+    pub fn give_up(&self, task: TaskId) {
+        self.shelf().given_up.insert(task);
+    }
+
+    /// Whether some agent here is claiming one of these tasks, or working on it.
+    pub fn has_in_hand(&self, tasks: &[Unmet]) -> bool {
+        let shelf = self.shelf();
+        tasks.iter().any(|unmet| shelf.in_hand.contains(&unmet.task))
+    }
+
+    /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one, and
+    /// nobody here will. (One that is waiting for its own children sees to that itself.) A runner that goes on for ever
+    /// leaves it to others for so long (`patience`).
+    pub fn is_in_vain(&self, open: &[Unmet], since: Instant, patience: Duration) -> bool {
+        if open.iter().any(|child| child.phase == Some(Phase::Working)) {
+            return false;
+        }
+        let shelf = self.shelf();
+        if shelf.is_over || shelf.serving == 0 || self.has_enough(&shelf) {
+            return !open.iter().any(|child| shelf.in_hand.contains(&child.task));
+        }
+        let will_get_on = |lively: &HashSet<Place>, child: &Unmet| {
+            let place = child.place.clone().map(|(queue, slug)| Place { queue, slug });
+            shelf.in_hand.contains(&child.task) || place.is_some_and(|place| lively.contains(&place))
+        };
+        let is_left_to_others = match &shelf.lively {
+            Some((began, lively)) => *began > since && !open.iter().any(|child| will_get_on(lively, child)),
+            None => false,
+        };
+        self.goes_on_for_ever() && is_left_to_others && since.elapsed() >= patience
+    }
+}
+
+/// Somebody takes tasks, until this is dropped.
+pub struct Serving<'a> {
+    supply: &'a Supply,
+    goes_on: bool,
+}
+
+impl Serving<'_> {
+    /// Somebody else does so instead.
+    pub fn hand_over(mut self) {
+        self.goes_on = true;
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            self.supply.shelf().serving -= 1;
+        }
+    }
+}
 
 /// A task that waits for its children, until this is dropped.
 pub struct Parked<'a> {
@@ -12,7 +116,9 @@ pub struct Parked<'a> {
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
-        self.supply.shelf().parked.remove(&self.place);
+        let mut shelf = self.supply.shelf();
+        shelf.parked.remove(&self.place);
+        shelf.given_up.clear();
     }
 }
 

@@ -1,9 +1,19 @@
 //! A runner and tasks that hang together: parents, contexts, verifiers.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
-use crate::support::runner::{event, start, told, work};
+use rustix::process::Signal;
+
+use crate::support::fleet::two;
+use crate::support::runner::{event, events, file, start, told, work, written};
 use crate::support::{Repo, text, until};
+
+/// The script of a command that runs `pm` with these arguments, as somebody who knows nothing of the claim.
+fn pm(args: &str) -> String {
+    format!("env -u PM_CLAIM '{}' {args} >/dev/null", env!("CARGO_BIN_EXE_pm"))
+}
 
 /// Plans tasks from `[slug, parent, dependencies…]`.
 fn plan(repo: &Repo, rows: &[&[&str]]) {
@@ -116,4 +126,155 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
     assert_eq!((&closed("good")["status"], &closed("good")["verifier_summary"]), (&json!("done"), &json!("seen")));
     assert_eq!((&closed("bad")["status"], &closed("bad")["verifier_exit"]), (&json!("rejected"), &json!(1)));
     repo.assert_sound();
+}
+
+#[test]
+fn one_agent_ends_though_a_task_that_it_took_meanwhile_waits_in_vain() {
+    let repo = Repo::new();
+    let rows: &[&[&str]] = &[&["never", ""], &["p", ""], &["q", ""], &["of-p", "p"], &["of-q", "q", "never"]];
+    plan(&repo, rows);
+    repo.pm(&["cancel", "--task", "never"]).ok();
+    let outcome = start(&repo, &["--agents", "1"], "true").outcome().exits(1);
+    let order = told(&outcome);
+    assert_eq!(order[..4], ["started p", "started q", "started of-p", "done of-p"], "{order:?}");
+    assert!(text(&event(&outcome, "failed")["why"]).contains("of-q is new"), "{outcome:?}");
+    assert_eq!(["p", "of-p", "q", "of-q"].map(|slug| repo.phase(slug)), ["done", "done", "new", "new"]);
+    assert_eq!(repo.state("q")["attempt"], 1, "it is not tried again");
+    repo.assert_sound();
+}
+
+#[test]
+fn a_parents_verifier_is_asked_once_all_its_children_are_settled() {
+    let repo = Repo::new();
+    let verifier = "echo asked >>$OUT/asked; test -e $OUT/child && test -e $OUT/late";
+    repo.plan_with("root", &["--verifier", verifier]);
+    repo.plan_with("child", &["--parent", "root"]);
+    repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
+    let late = pm("plan --title late --slug late --parent root");
+    let script = format!("echo >$OUT/$PM_SLUG; if [ $PM_SLUG = child ]; then {late}; fi");
+    start(&repo, &["--agents", "1"], &script).outcome().ok();
+    assert_eq!(["root", "child", "late"].map(|slug| repo.phase(slug)), ["done"; 3]);
+    assert_eq!(written(&repo, "asked"), "asked", "once");
+    repo.assert_sound();
+}
+
+#[test]
+fn told_to_stop_a_runner_keeps_the_claim_of_a_parent_until_the_child_in_hand_has_ended() {
+    let repo = Repo::new();
+    plan(&repo, &[&["root", ""], &["child", "root"], &["other", ""], &["now", "other"], &["later", "other", "now"]]);
+    let script = "case $PM_SLUG in child|now) echo >$OUT/$PM_SLUG; until [ -e $OUT/go ]; do sleep 0.02; done;; esac";
+    let runner = start(&repo, &["--ttl", "1s", "--agents", "2"], script);
+    written(&repo, "child");
+    written(&repo, "now");
+    let beats = |slug| repo.pm(&["show", "--json", "--task", slug]).json()["heartbeat_count"].as_u64();
+    let before = beats("root");
+    runner.signal(Signal::TERM);
+    until("two leases have gone by", || (beats("root") >= before.map(|count| count + 6)).then_some(()));
+    assert_eq!(["root", "other"].map(|slug| repo.phase(slug)), ["working"; 2]);
+    std::fs::write(file(&repo, "go"), "").expect("written");
+    let outcome = runner.outcome().exits(1);
+    assert_eq!(["child", "root", "now"].map(|slug| repo.phase(slug)), ["done"; 3], "{outcome:?}");
+    assert_eq!(["other", "later"].map(|slug| repo.phase(slug)), ["new"; 2], "what is left is given back");
+    assert_eq!(repo.state("root")["attempt"], 1);
+    repo.assert_sound();
+}
+
+#[test]
+fn a_runner_that_goes_on_for_ever_gives_back_parents_whose_children_are_none_of_its_business() {
+    let repo = Repo::new();
+    let roots = ["r1", "r2", "r3", "r4", "r5", "r6"];
+    for root in roots {
+        repo.plan_with(root, &["--label", "mine"]);
+        repo.plan_with(&format!("of-{root}"), &["--parent", root]);
+    }
+    let runner = start(&repo, &["--forever", "--label", "mine", "--agents", "1"], "true");
+    // Taken once, and free again.
+    let is_back = |root: &&&str| repo.phase(root) == "new" && repo.state(root)["attempt"] != json!(0);
+    let mut back = HashSet::<&str>::new();
+    until("each was given back", || {
+        back.extend(roots.iter().filter(|root| is_back(root)).copied());
+        (back.len() == roots.len()).then_some(())
+    });
+    runner.signal(Signal::TERM);
+    let outcome = runner.outcome().exits(1);
+    assert!(
+        text(&events(&outcome).iter().find(|event| event["event"] == "failed").expect("one")["why"])
+            .contains("left open")
+    );
+    let starts = told(&outcome).iter().filter(|told| told.starts_with("started")).count();
+    assert!(starts <= 3 * roots.len(), "they rest: {starts}");
+    repo.assert_sound();
+}
+
+#[test]
+fn an_agent_that_has_many_waiting_tasks_takes_what_has_no_children_first() {
+    let repo = Repo::new();
+    let names: Vec<[String; 2]> = (0..18).map(|n| [format!("r{n}"), format!("c{n}")]).collect();
+    let mut rows: Vec<[&str; 2]> = names.iter().map(|[root, _]| [root.as_str(), ""]).collect();
+    rows.extend(names.iter().map(|[root, child]| [child.as_str(), root.as_str()]));
+    plan(&repo, &rows.iter().map(|row| &row[..]).collect::<Vec<_>>());
+    start(&repo, &["--agents", "1"], "true").outcome().ok();
+    for slug in names.iter().flatten() {
+        assert_eq!((repo.phase(slug), &repo.state(slug)["attempt"]), ("done".to_owned(), &json!(1)), "{slug}");
+    }
+}
+
+#[test]
+fn a_tree_that_is_too_deep_for_an_agent_is_given_back() {
+    let repo = Repo::new();
+    let names: Vec<String> = (0..19).map(|n| format!("t{n}")).collect();
+    let rows: Vec<[&str; 2]> =
+        (0..19).map(|n| [names[n].as_str(), if n > 0 { names[n - 1].as_str() } else { "" }]).collect();
+    plan(&repo, &rows.iter().map(|row| &row[..]).collect::<Vec<_>>());
+    let outcome = start(&repo, &["--agents", "1"], "true").outcome().exits(1);
+    let why = |slug: &str| {
+        let all = events(&outcome);
+        let of = |event: &&serde_json::Value| event["event"] == "failed" && event["place"] == format!("default/{slug}");
+        text(&all.iter().find(of).unwrap_or_else(|| panic!("{slug}: {outcome:?}"))["why"])
+    };
+    assert!(why("t16").contains("16 other tasks"), "{}", why("t16"));
+    assert!(why("t15").contains("t16 is new"), "{}", why("t15"));
+    assert_eq!(repo.phase("t18"), "new");
+    repo.assert_sound();
+}
+
+#[test]
+fn a_report_that_comes_while_the_verifier_is_asked_is_verified_in_turn() {
+    for (is_once, phase, asked) in [(true, "done", 2), (false, "new", 3)] {
+        let repo = Repo::new();
+        let report = pm("report --task t --title newer");
+        let when = if is_once { "[ $(wc -l <$OUT/asked) -gt 1 ] ||" } else { "" };
+        let verifier = format!("echo asked >>$OUT/asked; {when} {report}");
+        repo.plan_with("t", &["--verifier", &verifier]);
+        repo.git(&["config", "--add", "pm.allowVerifier", &verifier]);
+        let runner = start(&repo, &["--max-tasks", "1", "--agents", "1"], "true");
+        let outcome = runner.outcome();
+        assert_eq!(repo.phase("t"), phase, "{outcome:?}");
+        assert_eq!(written(&repo, "asked").lines().count(), asked, "{outcome:?}");
+        assert_eq!(outcome.code, i32::from(!is_once));
+        if !is_once {
+            assert!(text(&event(&outcome, "failed")["why"]).contains("a newer report"), "{outcome:?}");
+        }
+        repo.assert_sound();
+    }
+}
+
+#[test]
+fn a_child_that_is_finished_on_another_machine_is_seen_though_nobody_else_here_looks() {
+    let (_hub, here, there) = two();
+    plan(&here, &[&["root", ""], &["child", "root"]]);
+    // The command waits until the child is taken. After one task nobody here reads the ledger any more.
+    let script = "echo >$OUT/began; until [ -e $OUT/go ]; do sleep 0.02; done";
+    let runner = start(&here, &["--agents", "1", "--max-tasks", "1"], script);
+    written(&here, "began");
+    there.pm(&["sync"]).ok();
+    there.pm_as("other", &["executing", "--task", "child"]).ok();
+    here.pm(&["sync"]).ok();
+    std::fs::write(file(&here, "go"), "").expect("written");
+    let reports = || here.pm(&["show", "--json", "--task", "root"]).json()["reports"].as_array().map(Vec::len);
+    until("it is about to wait", || (reports() == Some(1)).then_some(()));
+    there.pm_as("other", &["report", "--task", "child", "--title", "done"]).ok();
+    there.pm_as("other", &["finished", "--task", "child"]).ok();
+    runner.outcome().ok();
+    assert_eq!(["root", "child"].map(|slug| here.phase(slug)), ["done"; 2]);
 }
