@@ -26,7 +26,7 @@ use crate::support::Repo;
 const ROUNDS: u32 = 40;
 
 /// The most rounds that are played to see both.
-const ROUNDS_MAX: usize = 2_000;
+const ROUNDS_MAX: usize = 400;
 
 /// One side of a round: a ledger, and the queue that belongs to the round alone.
 struct Side<'a> {
@@ -77,7 +77,7 @@ fn contest(prepare: Act, acts: [Act; 2], check: fn(&Side<'_>, [u8; 2]) -> bool) 
                     let side = Side { ledger: world.ledger_in(&store, agent, context), queue: queue_of(round) };
                     // Now this side has a start, now the other one.
                     // A longer one from round to round, since some acts take many times as long as others.
-                    let late = if agent == "w1" { round % 7 * (1 + round / 14) } else { round / 7 % 7 };
+                    let late = if agent == "w1" { round % 7 * (1 + round * 4) } else { round / 7 % 7 };
                     (0..late).for_each(|_| drop(side.state("nobody")));
                     end.send(act(&side).map_or_else(|error| error.exit_code().number(), |()| 0)).expect("heard");
                 }
