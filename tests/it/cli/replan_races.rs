@@ -49,16 +49,33 @@ fn of_replans_at_the_same_moment_the_clone_that_took_the_place_stays_open() {
     repo.assert_sound();
 }
 
+/// Makes the clone of a replan, and nothing else.
+fn begin_a_replacement(repo: &Repo, slug: &str) {
+    let store = pm::store::git::GitStore::discover(repo.path()).expect("a repository");
+    let email = "ada@example.com".to_owned();
+    let identity = pm::ledger::Identity { committer: ("Ada".to_owned(), email.clone()), email };
+    let (agent, clock) = (AGENT.parse().expect("an agent id"), pm::clock::SystemClock::new());
+    let ledger = pm::ledger::Ledger {
+        store: &store,
+        clock: &clock,
+        identity: &identity,
+        agent: &agent,
+        context: None,
+        reach: pm::ledger::Reach::Alone,
+    };
+    let old = ledger.find(slug, &"default".parse().expect("a queue")).expect("there").state;
+    let clone = format!("{slug}-r1").parse().expect("a slug");
+    let task = pm::protocol::record::Task { slug: clone, ..(*old.task).clone() };
+    let new = pm::ledger::create::NewTask { task, body: Some("otherwise\n".to_owned()), replan_of: Some(old.id) };
+    ledger.create(new).expect("created");
+}
+
 #[test]
 fn a_replan_that_was_begun_is_completed_by_one_without_a_change() {
     let repo = Repo::new();
     repo.plan("t");
-    // As if the first had been killed between its two moves: the second one is kept from happening.
-    let lock = repo.git_dir().join(crate::support::task_ref("t")).with_extension("lock");
-    std::fs::create_dir_all(lock.parent().expect("a folder")).expect("made");
-    std::fs::write(&lock, "").expect("written");
-    repo.pm(&["replan", "--task", "t", "--text", "otherwise"]).fails(21);
-    std::fs::remove_file(&lock).expect("removed");
+    // As if the first had been killed between its two moves.
+    begin_a_replacement(&repo, "t");
     assert_eq!((repo.phase("t"), repo.phase("t-r1")), ("new".to_owned(), "new".to_owned()));
     repo.pm(&["executing", "--task", "t-r1"]).fails(11).says("is to replace default/t,").says("pm replan");
     let told = repo.pm(&["replan", "--json", "--task", "t"]).json();
