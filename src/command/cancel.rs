@@ -76,8 +76,14 @@ pub fn steps_text(steps: &[Step], verb: &str) -> String {
     };
     let mut lines: Vec<_> = steps.iter().map(line).collect();
     if steps.len() > 1 {
-        let changed = steps.iter().filter(|step| step.is_changed()).count();
-        lines.push(format!("{} {verb}, {} left alone", counted(changed, "task"), steps.len() - changed));
+        let count = |is: fn(&Outcome) -> bool| steps.iter().filter(|step| is(&step.outcome)).count();
+        let changed = counted(count(|outcome| matches!(outcome, Outcome::Changed(_))), "task");
+        let failed = match count(|outcome| matches!(outcome, Outcome::Failed(_))) {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        let left = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+        lines.push(format!("{changed} {verb}, {left} left alone{failed}"));
     }
     lines.join("\n")
 }

@@ -14,10 +14,10 @@ use crate::clock::Clock;
 use crate::config::duration;
 use crate::error::{Error, Result};
 use crate::id::Oid;
+use crate::ledger::Ledger;
 use crate::ledger::append::refused;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::{place, prefix};
-use crate::ledger::{Ledger, Reach};
 use crate::protocol::apply::is_reason;
 use crate::protocol::decide::{Intent, Verified};
 use crate::protocol::record::{Content, Ttl};
@@ -70,7 +70,8 @@ impl Args {
         let found = self.task.find(session, &session.finder()?)?;
         let ledger = session.writer()?;
         let is_verified = found.state.task.verifier.is_some() && !self.rejected;
-        let found = if is_verified { current(&ledger, found)? } else { found };
+        let queue = prefix(Some(&found.state.task.queue));
+        let found = if is_verified { ledger.caught_up(&found, &queue)? } else { found };
         let mut intent = Intent::Finish { claim, done: !self.rejected, note, verified: None };
         if let Some(case) = Case::of(&ledger, &found)?.filter(|_| is_verified) {
             let verified = self.verify(session, &ledger, &found, &intent, &case)?;
@@ -140,16 +141,6 @@ impl Args {
         };
         while_alive(session, ledger, found, intent, |stop| case.ask(&room, stop))
     }
-}
-
-/// The task as the authority has it now, and its children, where there is an authority: what was last known here is no
-/// reason to start anything, nor to refuse.
-fn current(ledger: &Ledger<'_>, found: Found) -> Result<Found> {
-    let Reach::Through(authority) = ledger.reach else { return Ok(found) };
-    authority.read(ledger, &found.name)?;
-    authority.catch_up(ledger, &prefix(Some(&found.state.task.queue)))?;
-    let state = ledger.state(&found.name)?.unwrap_or(found.state);
-    Ok(Found { name: found.name, state })
 }
 
 /// Refuses to skip a verifier without a reason.

@@ -200,11 +200,7 @@ impl Ledger<'_> {
         branch: Option<&Along<'_>>,
     ) -> Result<Swap> {
         let mut shards = vec![(name.shard(), Mode::Exclusive)];
-        for other in &relied_on.read {
-            if shards.iter().all(|(shard, _)| *shard != other.name.shard()) {
-                shards.push((other.name.shard(), Mode::Shared));
-            }
-        }
+        shards.extend(relied_on.read.iter().map(|other| (other.name.shard(), Mode::Shared)));
         let unmoved = || Ok(self.store.tip(name)? == Some(tip.0));
         let Some(held) = self.store.lock_while(&shards, &unmoved)? else {
             return Ok(Swap::HeadMoved { actual: self.store.tip(name)? });

@@ -141,7 +141,7 @@ impl Ledger<'_> {
     /// # Errors
     /// `WrongPhase` where nothing there is claimed; failures of the system.
     pub fn reclaim_all(&self, found: &Found, reason: Option<&str>) -> Result<Vec<Step>> {
-        let found = &self.caught_up(found)?;
+        let found = &self.caught_up(found, &prefix(Some(&found.state.task.queue)))?;
         let below = self.below(&found.state, |graph, at| graph.children(at).to_vec())?;
         let mut steps = Vec::new();
         for (name, state) in below.into_iter().rev() {

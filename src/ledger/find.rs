@@ -3,6 +3,7 @@
 //! Tried in this order: the full id, `<queue>/<slug>`, an exact slug in the queue, a prefix of four or more
 //! digits that is unique among the tasks of the ledger. Nothing ever matches a substring.
 
+use super::append::vanished;
 use super::resolve::place;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
@@ -38,6 +39,19 @@ impl Ledger<'_> {
             }
             (found, _) => found,
         }
+    }
+
+    /// The task as the authority has it now, where there is one, and with it the others below `prefix`: what was last known
+    /// here is no reason to start anything, nor to refuse it. What was left on its way is settled first.
+    ///
+    /// # Errors
+    /// `AnswerLost` while that is not known; `Unreachable`.
+    pub fn caught_up(&self, found: &Found, prefix: &str) -> Result<Found> {
+        let Reach::Through(authority) = self.reach else { return Ok(found.clone()) };
+        authority.read(self, &found.name)?;
+        authority.catch_up(self, prefix)?;
+        let state = self.state(&found.name)?.ok_or_else(|| vanished(&found.name, found.state.tip))?;
+        Ok(Found { name: found.name.clone(), state })
     }
 
     fn find_here(&self, asked: &str, queue: &Queue) -> Result<Found> {

@@ -23,9 +23,6 @@ use crate::protocol::state::TaskState;
 /// How often a task can be replaced: beyond this, plan a new one.
 const CLONES_MAX: u32 = 10_000;
 
-/// A replacement whose answer was lost is known again for so many seconds.
-const REPEATED_WITHIN_S: i64 = 600;
-
 /// How often it is tried to put a clone in place while others do the same.
 const REPLACE_MAX: u32 = 40;
 
@@ -76,9 +73,9 @@ impl Ledger<'_> {
     /// `WrongPhase` for a superseded task; what the store says of the task itself. What befell the others is in the steps.
     pub fn replan(&self, found: &Found, change: &Change, spread: Spread, note: Option<&str>) -> Result<Replanned> {
         let intent = || Intent::Replan { note: note.map(str::to_owned) };
-        let found = &self.caught_up(found)?;
+        let found = &self.caught_up(found, TASKS)?;
         let mut done = Replanned { steps: Vec::new(), clone: None };
-        if self.is_answered(found, change, &mut done)? {
+        if self.is_answered(found, change, note, &mut done)? {
             return Ok(done);
         }
         if !matches!(found.state.phase(), Some(Phase::New | Phase::Working)) {
@@ -109,24 +106,25 @@ impl Ledger<'_> {
         Ok(done)
     }
 
-    /// Whether this is asked again since the answer of the authority was lost, and the clone has taken the task's place.
-    fn is_answered(&self, found: &Found, change: &Change, done: &mut Replanned) -> Result<bool> {
-        let (Reach::Through(_), Some(by), Some(at)) = (self.reach, found.state.superseded_by(), &found.state.status)
-        else {
-            return Ok(false);
-        };
-        let age_s = self.clock.wall_seconds().saturating_sub(at.at).abs();
-        if change.is_none() || at.agent != *self.agent || age_s > REPEATED_WITHIN_S {
-            return Ok(false);
-        }
+    /// Whether this is asked again since the answer of the authority was lost, and the clone has taken the task's place: then
+    /// the same record is the answer, and no other is made.
+    fn is_answered(&self, found: &Found, change: &Change, note: Option<&str>, done: &mut Replanned) -> Result<bool> {
+        let (Reach::Through(_), Some(by)) = (self.reach, found.state.superseded_by()) else { return Ok(false) };
         let Some(clone) = self.find_by_task_id(by)? else { return Ok(false) };
         let (wanted, body) = self.changed(found, change)?;
-        if !self.is_wanted(&clone, &wanted, body.as_deref())? {
+        if !change.is_none() && !self.is_wanted(&clone, &wanted, body.as_deref())? {
             return Ok(false);
         }
-        done.steps.push(Step::skipped(&found.state, "it was replaced before, as is asked again"));
-        done.clone = Some(clone.state);
-        Ok(true)
+        let intent = Intent::Supersede { by, note: note.map(str::to_owned) };
+        match self.append(found.clone(), intent) {
+            Ok(appended) => {
+                done.steps.push(Step::of(&found.state, Ok(appended)));
+                done.clone = Some(clone.state);
+                Ok(true)
+            }
+            Err(Error::Refused { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a clone is what is wanted, whatever its number.
@@ -134,15 +132,6 @@ impl Ledger<'_> {
         let wanted = Task { slug: clone.state.task.slug.clone(), ..wanted.clone() };
         let is_same = clone.state.task.is_same_definition(&wanted);
         Ok(is_same && self.record(&clone.name, clone.state.id.record())?.body.as_deref() == body)
-    }
-
-    /// The task as it is at the authority, where there is one, and with it what others are to it.
-    pub(super) fn caught_up(&self, found: &Found) -> Result<Found> {
-        let Reach::Through(authority) = self.reach else { return Ok(found.clone()) };
-        authority.catch_up(self, TASKS)?;
-        let gone = || super::append::vanished(&found.name, found.state.tip);
-        let state = self.state(&found.name)?.ok_or_else(gone)?;
-        Ok(Found { name: found.name.clone(), state })
     }
 
     /// The tasks that a replan is about, in the order in which they could be claimed.

@@ -50,7 +50,7 @@ fn of_replans_at_the_same_moment_the_clone_that_took_the_place_stays_open() {
 }
 
 /// Makes the clone of a replan, and nothing else.
-fn begin_a_replacement(repo: &Repo, slug: &str) {
+pub(super) fn begin_a_replacement(repo: &Repo, slug: &str) {
     let store = pm::store::git::GitStore::discover(repo.path()).expect("a repository");
     let email = "ada@example.com".to_owned();
     let identity = pm::ledger::Identity { committer: ("Ada".to_owned(), email.clone()), email };
