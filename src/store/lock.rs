@@ -201,7 +201,12 @@ mod tests {
         let held = take(true).expect("free");
         assert!(take(false).expect("no failure").is_none());
         drop(held);
-        assert!(take(false).expect("free again").is_some(), "nobody is asked where nobody waits");
+        // A process that another test starts just now has the file open, too, until it runs its own program.
+        let started = Instant::now();
+        while take(false).expect("no failure").is_none() {
+            assert!(started.elapsed() < PATIENCE, "nobody is asked where nobody waits");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
