@@ -1,8 +1,11 @@
 //! Reading objects, wherever git keeps them at the moment: loose, in a pack, or in an alternate object directory.
 //!
-//! What must never happen here: an object that git's maintenance is moving from one file to another is called missing.
+//! What must never happen here: an object that git's maintenance is moving from one file to another is called missing,
+//! or one that the system does not let us look at.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,9 +17,8 @@ use crate::id::Oid;
 use crate::store::lock::Wait;
 use crate::store::{StoreError, durable};
 
-/// An object that is nowhere is looked for again for so long. A repack gives the new pack its name before it removes
-/// what it replaces, so that another look is enough unless the next repack comes between.
-const LOOK_AGAIN_FOR: Duration = Duration::from_millis(20);
+/// An object that is nowhere is looked for again for so long, while its places change under the look.
+const LOOK_AGAIN_FOR: Duration = Duration::from_secs(1);
 
 /// The object directories of one repository, for reading.
 pub(super) struct Reading {
@@ -63,7 +65,7 @@ impl Reading {
     /// Reads an object into `out`; its id is `id` and, in gix's form, `object`.
     ///
     /// # Errors
-    /// `Missing` after a second look, `Damaged` where the bytes are no object.
+    /// `Missing` where a whole look found it nowhere, `Damaged` where the bytes are no object.
     pub(super) fn find(&self, id: Oid, object: &gix::hash::oid, out: &mut Vec<u8>) -> Result<Kind, StoreError> {
         if self.stores.get().is_none() {
             if let Some(kind) = self.find_stored(object, out) {
@@ -76,20 +78,35 @@ impl Reading {
         if let Some(kind) = look(id, self.stores()?, object, out)? {
             return Ok(kind);
         }
+        let dirs = self.dirs()?;
         let mut wait = Wait::new(LOOK_AGAIN_FOR);
         loop {
+            // Whatever moves an object gives it its new place before it takes away the old one: who looked at all places
+            // while the packs stayed the same saw it, loose or packed, if it is there.
+            let packs = packs(&dirs)?;
             // Opened anew: what an open store knows of the packs may be what is wrong.
             if let Some(kind) = look(id, &self.open()?, object, out)? {
                 return Ok(kind);
             }
-            if !wait.pause() {
+            let is_nowhere = !is_loose(&dirs, object)? && packs == self::packs(&dirs)?;
+            if is_nowhere || !wait.pause() {
                 return Err(StoreError::Missing { id });
             }
         }
     }
-}
 
-impl Reading {
+    /// The directories of all stores, alternates included.
+    fn dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let mut dirs = Vec::new();
+        for store in self.stores()? {
+            let store = store.store_ref();
+            dirs.push(store.path().to_owned());
+            let alternates = store.alternate_db_paths().map_err(|error| io::Error::other(error.to_string()));
+            dirs.extend(alternates.map_err(durable::unreadable("list the alternates of", store.path()))?);
+        }
+        Ok(dirs)
+    }
+
     /// Reads a loose object of pm's own. Whatever is not quite one is looked at by gix.
     fn find_stored(&self, object: &gix::hash::oid, out: &mut Vec<u8>) -> Option<Kind> {
         let stream = std::fs::read(self.loose.object_path(object)).ok()?;
@@ -115,6 +132,43 @@ fn look(
         }
     }
     Ok(None)
+}
+
+/// The index files of all packs. Each is one that can be opened, or has vanished meanwhile: an index that gix cannot open
+/// it passes over, and every object of that pack would be called missing.
+fn packs(dirs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, StoreError> {
+    let mut found = BTreeSet::new();
+    for dir in dirs.iter().map(|dir| dir.join("pack")) {
+        let Some(entries) = unless_absent("list", &dir, fs::read_dir(&dir))? else { continue };
+        for entry in entries {
+            let path = entry.map_err(durable::unreadable("list", &dir))?.path();
+            let is_index = path.extension().is_some_and(|of| of == "idx") || path.ends_with("multi-pack-index");
+            if is_index && unless_absent("open", &path, File::open(&path))?.is_some() {
+                found.insert(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether it is a loose object. (gix takes what it cannot look at for absent.)
+fn is_loose(dirs: &[PathBuf], object: &gix::hash::oid) -> Result<bool, StoreError> {
+    for dir in dirs {
+        let path = gix::odb::loose::Store::at(dir, object.kind()).object_path(object);
+        if unless_absent("look at", &path, fs::metadata(&path))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `None` for what does not exist.
+fn unless_absent<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<Option<T>, StoreError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(durable::unreadable(doing, path)(error)),
+    }
 }
 
 /// Turns the failure of reading an object into a store error. For `map_err`.
