@@ -120,7 +120,7 @@ impl<'a> Attempt<'a> {
         let call = Call {
             command,
             dir: desk.worktree.as_ref().map(|worktree| &*worktree.dir),
-            set: desk.variables(self.taken, &self.agent.session.agent),
+            set: desk.variables(self.taken, &self.agent.session),
             unset: if desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
         };
         let mut running = match Running::start(&call, &self.vigil.holding.renewal) {

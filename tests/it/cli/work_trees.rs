@@ -129,6 +129,23 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
 }
 
 #[test]
+fn a_command_and_a_verifier_are_in_the_context_of_their_runner() {
+    let repo = Repo::new();
+    let verifier = "echo $PM_CONTEXT_ID >>$OUT/contexts";
+    repo.plan_with("t", &["--sticky", "--verifier", verifier]);
+    repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
+    let pm = env!("CARGO_BIN_EXE_pm");
+    let script = format!(
+        "echo $PM_CONTEXT_ID >>$OUT/contexts; '{pm}' heartbeat --task $PM_TASK --progress half >/dev/null && \
+         '{pm}' report --task $PM_TASK --title 'in its own words' >/dev/null"
+    );
+    let outcome = work(&repo, &["--context-id", "laptop"], &script).ok();
+    assert_eq!(told(&outcome), ["started t", "done t", "summary"], "{outcome:?}");
+    assert_eq!(written(&repo, "contexts"), "laptop\nlaptop");
+    repo.assert_sound();
+}
+
+#[test]
 fn one_agent_ends_though_a_task_that_it_took_meanwhile_waits_in_vain() {
     let repo = Repo::new();
     let rows: &[&[&str]] = &[&["never", ""], &["p", ""], &["q", ""], &["of-p", "p"], &["of-q", "q", "never"]];
