@@ -78,7 +78,8 @@ impl Case {
             report_title: &self.report_title,
             report_body: self.report_body.as_deref(),
         };
-        let terms = Terms { unset: room.unset, context: room.context, ..Terms::new(room.allow, room.timeout, room.dir) };
+        let terms =
+            Terms { unset: room.unset, context: room.context, ..Terms::new(room.allow, room.timeout, room.dir) };
         let judgement =
             match verify(&subject, &terms, stop).map_err(|error| Error::Verifier(self.place.clone(), error))? {
                 Outcome::Judged(judgement) => judgement,

@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
     fn work(&mut self, desk: &Desk) -> Ending {
         self.tell.say(What::Started { ends_ms: self.vigil.holding.renewal.ends_ms() });
         if let Err(error) = is_permitted(&self.taken.state, &self.agent.session.config.allow_verifier) {
-            // Found out before the work, not after it.
+            // What this machine does not allow is not taken; whoever took it with other settings finds out here.
             return self.give_back(Fate::NotStarted, error.to_string());
         }
         let from_body = ["sh".into(), desk.body_file.clone().into_os_string()];

@@ -27,6 +27,7 @@ use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
 use crate::store::git::Glimpse;
+use crate::verifier::case::is_permitted;
 
 /// The first pause of a runner that has nothing to do; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -268,7 +269,9 @@ impl Supply {
             };
             if !is_known || (tide.has_turned && is_current) {
                 let started = Instant::now();
-                let runnable = ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels, &session.dir)?;
+                let mut runnable =
+                    ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels, &session.dir)?;
+                self.leave_unverifiable(&mut runnable, &session.config.allow_verifier, tell);
                 let took = started.elapsed();
                 self.warn(&runnable, tell);
                 let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
@@ -297,6 +300,19 @@ impl Supply {
         for (_, place) in runnable.elsewhere.told() {
             shelf.warn(format!("there are tasks that can be claimed only {place}"), tell);
         }
+    }
+
+    /// Takes out the tasks that could not be closed here, since this machine would not run their verifiers, and names
+    /// each once. Claimed, they would only be given back.
+    fn leave_unverifiable(&self, runnable: &mut Runnable, allow: &[String], tell: &Teller) {
+        let mut shelf = self.shelf();
+        runnable.tasks.retain(|(_, state)| match is_permitted(state, allow) {
+            Ok(()) => true,
+            Err(error) => {
+                shelf.warn(format!("left alone: {error}"), tell);
+                false
+            }
+        });
     }
 
     /// Whether the rest of a task has ended since `before`.

@@ -111,11 +111,6 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
     let verifier = "test $PM_SLUG = good && echo seen";
     repo.plan_with("good", &["--verifier", verifier]);
     repo.plan_with("bad", &["--verifier", verifier]);
-    let outcome = work(&repo, &["--max-tasks", "1"], "touch $OUT/ran").exits(1);
-    let why = text(&event(&outcome, "not-started")["why"]);
-    assert!(why.contains("git config --add pm.allowVerifier"), "{why}");
-    assert!(!repo.outside().join("ran").exists(), "no work is done that could not be closed");
-
     repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
     let outcome = work(&repo, &["--agents", "2"], "true").exits(1);
     assert_eq!(event(&outcome, "rejected")["why"], "the verifier failed with exit 1");
@@ -125,6 +120,31 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
     };
     assert_eq!((&closed("good")["status"], &closed("good")["verifier_summary"]), (&json!("done"), &json!("seen")));
     assert_eq!((&closed("bad")["status"], &closed("bad")["verifier_exit"]), (&json!("rejected"), &json!(1)));
+    repo.assert_sound();
+}
+
+#[test]
+fn a_task_whose_verifier_is_not_allowed_here_is_left_alone_and_named_and_the_others_are_worked_on() {
+    let repo = Repo::new();
+    for slug in ["v1", "v2", "v3"] {
+        repo.plan_with(slug, &["--verifier", "test -e x", "--priority", "0"]);
+    }
+    repo.plan("t1");
+    repo.plan_with("after", &["--depends-on", "v1"]);
+    let outcome = work(&repo, &[], "touch $OUT/$PM_SLUG").ok();
+    assert_eq!(told(&outcome), ["started t1", "done t1", "left-blocked", "summary"], "{outcome:?}");
+    for slug in ["v1", "v2", "v3"] {
+        let named = format!("default/{slug}: the verifier is a command");
+        assert_eq!(outcome.stderr.matches(&named).count(), 1, "{}", outcome.stderr);
+        assert_eq!(repo.state(slug)["attempt"], 0, "{slug} was not claimed");
+        assert!(!file(&repo, slug).exists(), "no work is done that could not be closed");
+    }
+    // What is said is what helps.
+    let line = "git config --add pm.allowVerifier 'test -e x'";
+    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+    repo.git(&["config", "--add", "pm.allowVerifier", "test -e x"]);
+    work(&repo, &[], "touch x").ok();
+    assert_eq!(["v1", "v2", "v3", "after"].map(|slug| repo.phase(slug)), ["done"; 4]);
     repo.assert_sound();
 }
 
