@@ -7,12 +7,15 @@
 //!
 //! What must never happen here: the claim is kept for ever for children that nobody will settle.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use super::agent::{Agent, WAITING_MAX};
 use super::event::Ending;
 use super::stop::Wish;
 use super::supply::Taken;
+use super::turns::Asking;
 use super::vigil::Vigil;
 use crate::id::RefName;
 use crate::ledger::resolve::place;
@@ -61,7 +64,6 @@ pub fn wait<'a>(
     open: Vec<Unmet>,
     is_relieved: &mut bool,
 ) -> Waited {
-    let mut open = open;
     let parked = agent.supply.park(place(&taken.state));
     let Some(_waiting) = agent.relief.ask() else {
         drop(parked);
@@ -69,7 +71,48 @@ pub fn wait<'a>(
         return Waited::InVain(format!("{WAITING_MAX} other tasks of this agent wait for their children already"));
     };
     *is_relieved = true;
-    let patience = if agent.session.authority().is_some() { OTHERS_MAY_HEAR } else { OTHERS_MAY_COME };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ask = |asking: Asking<'a>| {
+            let (open, name, lease) = (agent.open, agent.session.agent.clone(), taken.ttl);
+            let (tell, is_over) = (agent.tell.clone(), &is_over);
+            scope.spawn(move || asking.catch_up(open(&name), lease, &|| is_over.load(Ordering::SeqCst), &tell))
+        };
+        let mut asked = None;
+        let in_the_end = SetOnDrop(&is_over);
+        let waited = watch(agent, parent, open, ask, &mut asked);
+        // What is still being asked is of no use any more. It ends soon, but a short lease may end sooner.
+        drop(in_the_end);
+        while matches!(waited, Waited::Stopped) && asked.as_ref().is_some_and(|asked| !asked.is_finished()) {
+            if let Err(why) = parent.vigil().renew_if_due() {
+                return Waited::Lost(why);
+            }
+            agent.stop.wait(LOOK / 5, Wish::Now);
+        }
+        waited
+    })
+}
+
+/// Sets it when it is dropped: also by a panic, else those who wait for it would wait for ever.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Looks after claim and children by turns, until the one is lost or the others are settled. An authority is asked for news
+/// of them beside that, by `ask`: whatever it takes to answer, the claim is renewed in time.
+fn watch<'a, 'scope>(
+    agent: &Agent<'a>,
+    parent: &mut impl Parent<'a>,
+    mut open: Vec<Unmet>,
+    ask: impl Fn(Asking<'a>) -> ScopedJoinHandle<'scope, ()>,
+    asked: &mut Option<ScopedJoinHandle<'scope, ()>>,
+) -> Waited {
+    let has_authority = agent.session.authority().is_some() && !agent.session.is_offline();
+    let patience = if has_authority { OTHERS_MAY_HEAR } else { OTHERS_MAY_COME };
     // Since when nothing has changed.
     let mut since = Instant::now();
     loop {
@@ -82,7 +125,11 @@ pub fn wait<'a>(
         if let Err(why) = parent.vigil().renew_if_due() {
             return Waited::Lost(why);
         }
-        agent.supply.catch_up(&agent.session, &agent.tell);
+        let has_answered = asked.take_if(|asked| asked.is_finished()).is_some();
+        // What has just come is looked at first.
+        if has_authority && asked.is_none() && !has_answered {
+            *asked = agent.supply.may_ask().map(&ask);
+        }
         let (phases, left) = (phases(&open), open.len());
         open.retain_mut(|child| !is_settled(agent, child));
         let mut has_changed = open.len() < left || self::phases(&open) != phases;
@@ -98,7 +145,7 @@ pub fn wait<'a>(
             since = Instant::now();
             // A listing that began before tells nothing about this.
             agent.supply.stir();
-        } else if wish == Wish::None && agent.supply.is_in_vain(&open, since, patience) {
+        } else if wish == Wish::None && asked.is_none() && agent.supply.is_in_vain(&open, since, patience) {
             let names: Vec<_> = open.iter().map(Unmet::to_string).collect();
             return Waited::InVain(format!("its children are left open: {}", names.join(", ")));
         }

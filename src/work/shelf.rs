@@ -48,6 +48,8 @@ pub(super) struct Shelf {
     pub(super) is_behind: bool,
     /// When the authority was last asked for what is not known here.
     pub(super) asked: Option<Instant>,
+    /// Somebody who waits for children is asking it.
+    pub(super) is_asked: bool,
     /// Since when the authority could not be reached, whoever tried.
     pub(super) unreachable_since: Option<Instant>,
     /// What listings had to leave out was said.
@@ -74,6 +76,7 @@ impl Shelf {
             resting: HashMap::new(),
             is_behind: false,
             asked: None,
+            is_asked: false,
             unreachable_since: None,
             warned: HashSet::new(),
             is_over: false,

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::event::Teller;
+use super::holding::hurry;
 use super::supply::Supply;
-use crate::error::Place;
+use crate::error::{Place, Result};
 use crate::id::TaskId;
-use crate::ledger::Reach;
-use crate::protocol::record::Phase;
+use crate::protocol::record::{Phase, Ttl};
 use crate::protocol::refusal::Unmet;
 use crate::session::Session;
 
@@ -38,19 +38,14 @@ impl Supply {
         Parked { supply: self, place }
     }
 
-    /// Brings here what others wrote at the authority, if there is one and nobody here has asked it for a while.
-    pub fn catch_up(&self, session: &Session, tell: &Teller) {
-        let Ok(ledger) = session.finder() else { return };
-        let Reach::Through(authority) = ledger.reach else { return };
+    /// Whoever waits for children may ask the authority for news of them, unless somebody here does, or has a moment ago.
+    pub fn may_ask(&self) -> Option<Asking<'_>> {
         let mut shelf = self.shelf();
-        if shelf.asked.is_some_and(|asked| asked.elapsed() < ASK_AFTER) {
-            return;
+        if shelf.is_asked || shelf.asked.is_some_and(|asked| asked.elapsed() < ASK_AFTER) {
+            return None;
         }
-        shelf.asked = Some(Instant::now());
-        drop(shelf);
-        if let Err(error) = authority.catch_up(&ledger, &self.prefix()) {
-            self.shelf().warn(error.to_string(), tell);
-        }
+        shelf.is_asked = true;
+        Some(Asking(self))
     }
 
     /// An agent has too many waiting tasks to wait with this one, too.
@@ -119,6 +114,35 @@ impl Drop for Parked<'_> {
         let mut shelf = self.supply.shelf();
         shelf.parked.remove(&self.place);
         shelf.given_up.clear();
+    }
+}
+
+/// Somebody asks the authority for what is not known here, until this is dropped.
+pub struct Asking<'a>(&'a Supply);
+
+impl Asking<'_> {
+    /// Brings here what others wrote there, unless `stop` says yes meanwhile. That takes as long as the authority lets it: not
+    /// for the thread that keeps a claim alive. No single errand takes longer than one may while this lease is held.
+    pub fn catch_up(self, session: Result<Session>, lease: Ttl, stop: &dyn Fn() -> bool, tell: &Teller) {
+        let asked = session.and_then(|session| match session.authority() {
+            Some(authority) => {
+                hurry(authority, lease);
+                authority.catch_up_unless(&session.finder()?, &self.0.prefix(), stop)
+            }
+            None => Ok(()),
+        });
+        if let Err(error) = asked
+            && !stop()
+        {
+            self.0.shelf().warn(error.to_string(), tell);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut shelf = self.0.shelf();
+        (shelf.is_asked, shelf.asked) = (false, Some(Instant::now()));
     }
 }
 
