@@ -141,14 +141,20 @@ fn key(place: &Place) -> Key<'_> {
 impl Runnable {
     /// Which tasks will get on while those that can are worked on: the runnable ones, but not those that were `given_up`;
     /// blocked ones that wait for nothing but such tasks, and for claimed ones; and of the `parked` ones, which are claimed
-    /// and wait for their children, those that have such a child, or none that is open.
-    pub fn lively(&self, parked: &HashSet<Place>, given_up: &HashSet<TaskId>) -> HashSet<Place> {
+    /// and wait for their children, those that have such a child, or none that is open. The `silent` ones are claimed, too, but
+    /// nobody works on them.
+    pub fn lively(
+        &self,
+        parked: &HashSet<Place>,
+        silent: &HashSet<Place>,
+        given_up: &HashSet<TaskId>,
+    ) -> HashSet<Place> {
         let is_ready = |(_, state): &&(RefName, TaskState)| !given_up.contains(&state.id);
         let ready: Vec<Place> = self.tasks.iter().filter(is_ready).map(|(_, state)| place(state)).collect();
         let blocked = self.blocked.iter().map(|blocked| &blocked.place);
         let places: Vec<&Place> = ready.iter().chain(blocked).chain(parked).collect();
         let at: HashMap<Key<'_>, usize> = places.iter().enumerate().map(|(at, place)| (key(place), at)).collect();
-        let waits: HashSet<Key<'_>> = parked.iter().map(key).collect();
+        let waits: HashSet<Key<'_>> = parked.iter().chain(silent).map(key).collect();
         // For how many others each of them still waits, and which ones wait for it.
         let mut missing = vec![0_usize; places.len()];
         let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); places.len()];

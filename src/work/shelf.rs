@@ -30,6 +30,8 @@ pub(super) struct Shelf {
     pub(super) in_hand: HashSet<TaskId>,
     /// Those of them that wait for their children.
     pub(super) parked: HashSet<Place>,
+    /// Claimed children of theirs whose workers keep silent: nobody goes on with those.
+    pub(super) silent: HashSet<Place>,
     /// How many take tasks: each agent itself, or who goes on in its name.
     pub(super) serving: usize,
     /// Tasks that came back since too many of an agent's tasks wait already: not taken before one of those has ended.
@@ -48,6 +50,8 @@ pub(super) struct Shelf {
     pub(super) is_behind: bool,
     /// When the authority was last asked for what is not known here.
     pub(super) asked: Option<Instant>,
+    /// When it was last asked of those times that it answered.
+    pub(super) heard: Option<Instant>,
     /// Somebody who waits for children is asking it.
     pub(super) is_asked: bool,
     /// Since when the authority could not be reached, whoever tried.
@@ -67,6 +71,7 @@ impl Shelf {
             is_stirred: false,
             in_hand: HashSet::new(),
             parked: HashSet::new(),
+            silent: HashSet::new(),
             serving: 0,
             given_up: HashSet::new(),
             parents: HashSet::new(),
@@ -76,6 +81,7 @@ impl Shelf {
             resting: HashMap::new(),
             is_behind: false,
             asked: None,
+            heard: None,
             is_asked: false,
             unreachable_since: None,
             warned: HashSet::new(),

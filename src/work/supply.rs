@@ -261,8 +261,9 @@ impl Supply {
             });
             let is_current = match ledger.reach {
                 Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
+                    let began = Instant::now();
                     let asked = authority.catch_up(&ledger, &prefix(Some(&self.terms.queue)));
-                    tide.turn(asked, &mut self.shelf(), tell)?
+                    tide.turn(began, asked, &mut self.shelf(), tell)?
                 }
                 Reach::Through(_) => false,
                 Reach::Alone | Reach::Provisional => true,
@@ -333,9 +334,9 @@ impl Supply {
         let shelf = self.shelf();
         let has_free = runnable.tasks.iter().any(|(_, state)| shelf.is_free(state.id));
         let is_told = !has_free || self.terms.forever && !shelf.parked.is_empty();
-        let (parked, given_up) = (shelf.parked.clone(), shelf.given_up.clone());
+        let (parked, given_up, silent) = (shelf.parked.clone(), shelf.given_up.clone(), shelf.silent.clone());
         drop(shelf);
-        let lively = if is_told { runnable.lively(&parked, &given_up) } else { HashSet::new() };
+        let lively = if is_told { runnable.lively(&parked, &silent, &given_up) } else { HashSet::new() };
         let mut shelf = self.shelf();
         // A task that waits for children that nobody works on keeps nobody waiting.
         let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.is_disjoint(&lively);

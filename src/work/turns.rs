@@ -35,7 +35,7 @@ impl Supply {
         shelf.is_stirred = true;
         drop(shelf);
         self.changed.notify_all();
-        Parked { supply: self, place }
+        Parked { supply: self, place, silent: HashSet::new() }
     }
 
     /// Whoever waits for children may ask the authority for news of them, unless somebody here does, or has a moment ago.
@@ -59,11 +59,17 @@ impl Supply {
         tasks.iter().any(|unmet| shelf.in_hand.contains(&unmet.task))
     }
 
-    /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one, and
-    /// nobody here will. (One that is waiting for its own children sees to that itself.) A runner that goes on for ever
-    /// leaves it to others for so long (`patience`).
-    pub fn is_in_vain(&self, open: &[Unmet], since: Instant, patience: Duration) -> bool {
-        if open.iter().any(|child| child.phase == Some(Phase::Working)) {
+    /// When the authority was last asked of those times that it answered.
+    pub fn heard(&self) -> Option<Instant> {
+        self.shelf().heard
+    }
+
+    /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one but
+    /// those who keep `silent`, and nobody here will. (One that is waiting for its own children sees to that itself.) A runner
+    /// that goes on for ever leaves it to others for so long (`patience`); so does one that hears nothing of a child, since
+    /// what keeps it from its own end may last.
+    pub fn is_in_vain(&self, open: &[Unmet], silent: &HashSet<TaskId>, since: Instant, patience: Duration) -> bool {
+        if open.iter().any(|child| child.phase == Some(Phase::Working) && !silent.contains(&child.task)) {
             return false;
         }
         let shelf = self.shelf();
@@ -78,7 +84,8 @@ impl Supply {
             Some((began, lively)) => *began > since && !open.iter().any(|child| will_get_on(lively, child)),
             None => false,
         };
-        self.goes_on_for_ever() && is_left_to_others && since.elapsed() >= patience
+        let may_leave = self.goes_on_for_ever() || !silent.is_empty();
+        may_leave && is_left_to_others && since.elapsed() >= patience
     }
 }
 
@@ -105,14 +112,26 @@ impl Drop for Serving<'_> {
 
 /// A task that waits for its children, until this is dropped.
 pub struct Parked<'a> {
-    pub(super) supply: &'a Supply,
-    pub(super) place: Place,
+    supply: &'a Supply,
+    place: Place,
+    silent: HashSet<Place>,
+}
+
+impl Parked<'_> {
+    /// The workers of these children of it keep silent.
+    pub fn hears_nothing_of(&mut self, children: HashSet<Place>) {
+        let mut shelf = self.supply.shelf();
+        shelf.silent.retain(|place| !self.silent.contains(place));
+        shelf.silent.extend(children.iter().cloned());
+        self.silent = children;
+    }
 }
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
         let mut shelf = self.supply.shelf();
         shelf.parked.remove(&self.place);
+        shelf.silent.retain(|place| !self.silent.contains(place));
         shelf.given_up.clear();
     }
 }
@@ -127,7 +146,13 @@ impl Asking<'_> {
         let asked = session.and_then(|session| match session.authority() {
             Some(authority) => {
                 hurry(authority, lease);
-                authority.catch_up_unless(&session.finder()?, &self.0.prefix(), stop)
+                let began = Instant::now();
+                authority.catch_up_unless(&session.finder()?, &self.0.prefix(), stop)?;
+                if !stop() {
+                    let mut shelf = self.0.shelf();
+                    shelf.heard = shelf.heard.max(Some(began));
+                }
+                Ok(())
             }
             None => Ok(()),
         });

@@ -166,6 +166,27 @@ fn a_command_and_a_verifier_are_in_the_context_of_their_runner() {
 }
 
 #[test]
+fn a_child_whose_worker_is_dead_is_not_waited_for_for_ever() {
+    let repo = Repo::new();
+    repo.git(&["config", "pm.interval", "100ms"]);
+    plan(&repo, &[&["root", ""], &["child", "root"], &["next", "root", "child"], &["after", "", "root"]]);
+    // Nobody heartbeats, and nobody sweeps.
+    let script =
+        format!("PM_CLAIM= '{}' executing --task child --agent dead --ttl 1s >/dev/null", env!("CARGO_BIN_EXE_pm"));
+    let outcome = start(&repo, &["--agents", "1", "--ttl", "2s"], &script).outcome().exits(1);
+    let why = text(&event(&outcome, "failed")["why"]);
+    assert!(why.contains("default/child is working, but its worker is silent"), "{why}");
+    assert!(why.contains("default/next is new"), "{why}");
+    assert_eq!(["root", "next", "after"].map(|slug| repo.phase(slug)), ["new"; 3], "it is given back");
+    assert_eq!((repo.phase("child").as_str(), &repo.state("child")["holder"]), ("working", &json!("dead")));
+    // The next safe command.
+    repo.pm(&["sweep", "--ttl", "1s"]).ok();
+    work(&repo, &[], "true").ok();
+    assert_eq!(["root", "child", "next", "after"].map(|slug| repo.phase(slug)), ["done"; 4]);
+    repo.assert_sound();
+}
+
+#[test]
 fn one_agent_ends_though_a_task_that_it_took_meanwhile_waits_in_vain() {
     let repo = Repo::new();
     let rows: &[&[&str]] = &[&["never", ""], &["p", ""], &["q", ""], &["of-p", "p"], &["of-q", "q", "never"]];
