@@ -85,6 +85,9 @@ pub fn wait<'a>(
         let mut asked = None;
         let in_the_end = SetOnDrop(&is_over);
         let waited = watch(agent, parent, Brood::new(open), &mut parked, ask, &mut asked);
+        if matches!(waited, Waited::InVain(_)) {
+            parked.leave(taken.state.id);
+        }
         // What is still being asked is of no use any more. It ends soon, but a short lease may end sooner.
         drop(in_the_end);
         while matches!(waited, Waited::Stopped) && asked.as_ref().is_some_and(|asked| !asked.is_finished()) {

@@ -4,7 +4,7 @@
 //! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
 //! the compare-and-swap.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -170,8 +170,10 @@ impl Supply {
         shelf.in_hand.remove(&task);
         if is_closed {
             shelf.resting.remove(&task);
+            shelf.left.remove(&task);
         } else {
-            shelf.rest(task);
+            // One that ends when nothing is left does not try in vain again meanwhile.
+            shelf.rest(task, !self.terms.forever);
         }
         shelf.is_stirred = true;
         self.changed.notify_all();
@@ -223,14 +225,14 @@ impl Supply {
                 if matches!(error, Error::Unreachable { .. }) {
                     shelf.unreachable_since.get_or_insert_with(Instant::now);
                 }
-                shelf.rest(task);
+                shelf.rest(task, false);
                 shelf.warn(error.to_string(), tell);
                 Ok(None)
             }
             // One task whose lock somebody holds does not keep the others from being worked on.
             Err(error @ Error::Store(StoreError::Locked { .. })) => {
                 tell.say(What::Warning(error.to_string()));
-                self.shelf().rest(task);
+                self.shelf().rest(task, false);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -257,7 +259,7 @@ impl Supply {
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
             let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
-                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
+                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.shelf().somebody_has_rested(*at)
             });
             let is_current = match ledger.reach {
                 Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
@@ -316,11 +318,6 @@ impl Supply {
         });
     }
 
-    /// Whether the rest of a task has ended since `before`.
-    fn somebody_has_rested(&self, before: Instant) -> bool {
-        self.shelf().resting.values().any(|(until, _)| before < *until && *until <= Instant::now())
-    }
-
     /// Offers what a listing found that was `started` then. Whether the scout has nothing more to do.
     fn put_out(
         &self,
@@ -331,22 +328,26 @@ impl Supply {
         tell: &Teller,
     ) -> bool {
         let took = started.elapsed();
-        let shelf = self.shelf();
+        let mut shelf = self.shelf();
+        shelf.wake(&runnable);
         let has_free = runnable.tasks.iter().any(|(_, state)| shelf.is_free(state.id));
         let is_told = !has_free || self.terms.forever && !shelf.parked.is_empty();
-        let (parked, given_up, silent) = (shelf.parked.clone(), shelf.given_up.clone(), shelf.silent.clone());
+        let (parked, silent) = (shelf.parked.clone(), shelf.silent.clone());
+        // What nobody here takes before something has changed elsewhere.
+        let is_idle = |task: &TaskId| shelf.given_up.contains(task) || shelf.is_left(*task);
+        let idle: HashSet<TaskId> = runnable.tasks.iter().map(|(_, state)| state.id).filter(is_idle).collect();
         drop(shelf);
-        let lively = if is_told { runnable.lively(&parked, &silent, &given_up) } else { HashSet::new() };
+        let lively = if is_told { runnable.lively(&parked, &silent, &idle) } else { HashSet::new() };
+        let outlooks = if is_told { runnable.outlooks(parked.iter()) } else { HashMap::new() };
         let mut shelf = self.shelf();
         // A task that waits for children that nobody works on keeps nobody waiting.
         let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.is_disjoint(&lively);
         let more_may_come = runnable.blocked.iter().any(|blocked| lively.contains(&blocked.place));
         if is_told && is_current {
-            shelf.lively = Some((started, lively));
+            (shelf.lively, shelf.outlooks) = (Some((started, lively)), outlooks);
         }
         let Runnable { tasks, blocked, open_children, .. } = runnable;
-        let somebody_rests =
-            tasks.iter().any(|(_, state)| !shelf.is_free(state.id) && !shelf.given_up.contains(&state.id));
+        let somebody_rests = tasks.iter().any(|(_, state)| !shelf.is_free(state.id) && !idle.contains(&state.id));
         let candidates = tasks.into_iter().filter(|(_, state)| shelf.is_free(state.id)).collect();
         shelf.candidates = candidates;
         shelf.parents = open_children.into_keys().collect();

@@ -118,6 +118,14 @@ pub struct Parked<'a> {
 }
 
 impl Parked<'_> {
+    /// It is about to come back, since nobody works on its children.
+    pub fn leave(&self, task: TaskId) {
+        let mut shelf = self.supply.shelf();
+        if let Some(outlook) = shelf.outlooks.get(&self.place).cloned() {
+            shelf.left.insert(task, outlook);
+        }
+    }
+
     /// The workers of these children of it keep silent.
     pub fn hears_nothing_of(&mut self, children: HashSet<Place>) {
         let mut shelf = self.supply.shelf();

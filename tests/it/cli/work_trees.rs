@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::fleet::two;
 use crate::support::runner::{event, events, file, start, told, work, written};
-use crate::support::{Repo, text, until};
+use crate::support::{Repo, task_ref, text, until};
 
 /// The script of a command that runs `pm` with these arguments, as somebody who knows nothing of the claim.
 fn pm(args: &str) -> String {
@@ -261,6 +261,33 @@ fn a_runner_that_goes_on_for_ever_gives_back_parents_whose_children_are_none_of_
     );
     let starts = told(&outcome).iter().filter(|told| told.starts_with("started")).count();
     assert!(starts <= 3 * roots.len(), "they rest: {starts}");
+    repo.assert_sound();
+}
+
+/// When each status of a task was written, by the clock of its record, in milliseconds.
+fn statuses(repo: &Repo, slug: &str) -> Vec<u64> {
+    let format =
+        "--format=%(trailers:key=Record,valueonly,separator=%x20) %(trailers:key=Clock,valueonly,separator=%x20)";
+    let log = repo.git(&["log", "--reverse", format, &task_ref(slug)]);
+    let status = |line: &str| line.strip_prefix("TaskStatus ")?.split(' ').nth(1)?.parse().ok();
+    log.lines().filter_map(status).collect()
+}
+
+#[test]
+fn a_parent_that_was_given_back_for_its_children_is_taken_again_once_something_has_changed_below_it() {
+    let repo = Repo::new();
+    repo.plan("root");
+    repo.plan_with("child", &["--parent", "root", "--sticky"]);
+    let runner = start(&repo, &["--forever", "--agents", "1"], "true");
+    until("it is given back", || (statuses(&repo, "root").len() == 3).then_some(()));
+    repo.pm(&["cancel", "--task", "child"]).ok();
+    until("it is done", || (repo.phase("root") == "done").then_some(()));
+    runner.signal(Signal::TERM);
+    runner.outcome().ok();
+    // New, claimed, given back, claimed, done. Alone, the runner would have left it alone for 5 s.
+    let written = statuses(&repo, "root");
+    assert_eq!(written.len(), 5, "{written:?}");
+    assert!(written[3] - written[2] < 5_000, "{written:?}");
     repo.assert_sound();
 }
 
