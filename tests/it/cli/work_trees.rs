@@ -187,6 +187,24 @@ fn a_child_whose_worker_is_dead_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn an_attestation_counts_where_the_command_prints_it() {
+    let repo = Repo::new();
+    let attestation = "## Verifier Attestation\\n\\nverifier: skill:review\\nverdict: PASS\\nevidence: read it all\\n";
+    let report = pm("report --task $PM_TASK --title reviewed --text-file -");
+    for (slug, script, options, is_seen) in [
+        ("printed", format!("echo working; printf '{attestation}'"), &[][..], true),
+        ("not-recorded", format!("printf '{attestation}'"), &["--no-output"], false),
+        // The newest report is judged, and that is the runner's.
+        ("reported", format!("printf '{attestation}' | {report}"), &[], false),
+    ] {
+        repo.plan_with(slug, &["--verifier", "skill:review"]);
+        let outcome = work(&repo, options, &script);
+        assert_eq!(repo.phase(slug), if is_seen { "done" } else { "rejected" }, "{slug}: {outcome:?}");
+    }
+    repo.assert_sound();
+}
+
+#[test]
 fn one_agent_ends_though_a_task_that_it_took_meanwhile_waits_in_vain() {
     let repo = Repo::new();
     let rows: &[&[&str]] = &[&["never", ""], &["p", ""], &["q", ""], &["of-p", "p"], &["of-q", "q", "never"]];
