@@ -138,6 +138,7 @@ impl Args {
             timeout: Duration::from_millis(self.verifier_timeout.ms()),
             dir: None,
             unset: &[],
+            context: session.context.as_ref(),
         };
         while_alive(session, ledger, found, intent, |stop| case.ask(&room, stop))
     }

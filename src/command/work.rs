@@ -27,9 +27,9 @@ const LOG_LIMIT_MAX: u64 = 16 << 20;
 /// Run a command for task after task, each with its claim kept alive
 ///
 /// Each agent takes the next runnable task and starts the command for it, with PM_TASK, PM_SLUG, PM_QUEUE, PM_TITLE,
-/// PM_BODY_FILE, PM_CLAIM, PM_FENCE, PM_AGENT_ID and PM_ATTEMPT set. While the command runs, a heartbeat is sent every
-/// third of the lease. When it ends, what it printed is reported, and the task is closed: done after exit 0, else as
-/// --on-failure says.
+/// PM_BODY_FILE, PM_CLAIM, PM_FENCE, PM_AGENT_ID and PM_ATTEMPT set, and PM_CONTEXT_ID where it works in a context. While
+/// the command runs, a heartbeat is sent every third of the lease. When it ends, what it printed is reported, and the task
+/// is closed: done after exit 0, else as --on-failure says.
 ///
 /// When the lease is lost, or no renewal got in for two thirds of it, the command and all that it started are ended:
 /// asked to (SIGTERM), and killed after a sixth of the lease, at most 10 s. Nothing is recorded then.

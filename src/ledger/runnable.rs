@@ -131,6 +131,10 @@ impl Ledger<'_> {
     }
 }
 
+/// What it hangs on whether the children of a task can be worked on once it is claimed: all that are open below it, in
+/// which phase each is, and for what it waits beside those and the task itself.
+pub type Outlook = HashMap<Place, (Phase, Vec<Unmet>)>;
+
 /// A place, borrowed.
 type Key<'a> = (&'a Queue, &'a Slug);
 
@@ -139,16 +143,50 @@ fn key(place: &Place) -> Key<'_> {
 }
 
 impl Runnable {
+    /// The outlook of these tasks. Whether they are claimed themselves makes no difference to it.
+    pub fn outlooks<'p>(&self, parents: impl Iterator<Item = &'p Place>) -> HashMap<Place, Outlook> {
+        let waits_for: HashMap<&Place, &[Unmet]> =
+            self.blocked.iter().map(|blocked| (&blocked.place, &blocked.waits_for[..])).collect();
+        parents.map(|parent| (parent.clone(), self.outlook(parent, &waits_for))).collect()
+    }
+
+    fn outlook(&self, parent: &Place, waits_for: &HashMap<&Place, &[Unmet]>) -> Outlook {
+        let mut below: HashMap<Place, Phase> = HashMap::new();
+        let mut next = vec![parent];
+        while let Some(above) = next.pop() {
+            for (child, phase) in self.open_children.get(above).into_iter().flatten() {
+                if below.insert(child.clone(), *phase).is_none() {
+                    next.push(child);
+                }
+            }
+        }
+        let is_outside = |unmet: &&Unmet| {
+            let place = unmet.place.clone().map(|(queue, slug)| Place { queue, slug });
+            place.is_none_or(|place| place != *parent && !below.contains_key(&place))
+        };
+        let child = |(place, phase): (&Place, &Phase)| {
+            let outside = waits_for.get(place).into_iter().copied().flatten().filter(is_outside).cloned().collect();
+            (place.clone(), (*phase, outside))
+        };
+        below.iter().map(child).collect()
+    }
+
     /// Which tasks will get on while those that can are worked on: the runnable ones, but not those that were `given_up`;
     /// blocked ones that wait for nothing but such tasks, and for claimed ones; and of the `parked` ones, which are claimed
-    /// and wait for their children, those that have such a child, or none that is open.
-    pub fn lively(&self, parked: &HashSet<Place>, given_up: &HashSet<TaskId>) -> HashSet<Place> {
+    /// and wait for their children, those that have such a child, or none that is open. The `silent` ones are claimed, too, but
+    /// nobody works on them.
+    pub fn lively(
+        &self,
+        parked: &HashSet<Place>,
+        silent: &HashSet<Place>,
+        given_up: &HashSet<TaskId>,
+    ) -> HashSet<Place> {
         let is_ready = |(_, state): &&(RefName, TaskState)| !given_up.contains(&state.id);
         let ready: Vec<Place> = self.tasks.iter().filter(is_ready).map(|(_, state)| place(state)).collect();
         let blocked = self.blocked.iter().map(|blocked| &blocked.place);
         let places: Vec<&Place> = ready.iter().chain(blocked).chain(parked).collect();
         let at: HashMap<Key<'_>, usize> = places.iter().enumerate().map(|(at, place)| (key(place), at)).collect();
-        let waits: HashSet<Key<'_>> = parked.iter().map(key).collect();
+        let waits: HashSet<Key<'_>> = parked.iter().chain(silent).map(key).collect();
         // For how many others each of them still waits, and which ones wait for it.
         let mut missing = vec![0_usize; places.len()];
         let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); places.len()];

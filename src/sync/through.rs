@@ -254,11 +254,19 @@ impl Authority for Link {
     }
 
     fn catch_up(&self, ledger: &Ledger<'_>, prefix: &str) -> Result<()> {
-        self.pull(ledger, &[prefix.to_owned()], Watcher::patient()).map(drop)
+        self.catch_up_unless(ledger, prefix, &|| false)
     }
 }
 
 impl Link {
+    /// As [`Authority::catch_up`], for somebody who may lose interest.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn catch_up_unless(&self, ledger: &Ledger<'_>, prefix: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        self.pull(ledger, &[prefix.to_owned()], Watcher::silent(stop)).map(drop)
+    }
+
     /// Where a task probably is at the authority: where it was last seen, if that is what is here, too. A holder is hardly
     /// ever wrong about that, and saves a connection; if it is wrong, nothing but the push is lost.
     fn guess(

@@ -12,7 +12,7 @@ use crate::ledger::find::Found;
 use crate::ledger::resolve::place;
 use crate::protocol::apply::SKIPPED;
 use crate::protocol::decide::Verified;
-use crate::protocol::record::{Content, Verification};
+use crate::protocol::record::{Content, ContextId, Verification};
 use crate::protocol::state::TaskState;
 
 /// What a verifier is asked about.
@@ -39,6 +39,8 @@ pub struct Room<'a> {
     pub dir: Option<&'a Path>,
     /// What it does not inherit of the environment.
     pub unset: &'a [&'a str],
+    /// The context of who closes the task, if in one.
+    pub context: Option<&'a ContextId>,
 }
 
 impl Case {
@@ -76,7 +78,8 @@ impl Case {
             report_title: &self.report_title,
             report_body: self.report_body.as_deref(),
         };
-        let terms = Terms { unset: room.unset, ..Terms::new(room.allow, room.timeout, room.dir) };
+        let terms =
+            Terms { unset: room.unset, context: room.context, ..Terms::new(room.allow, room.timeout, room.dir) };
         let judgement =
             match verify(&subject, &terms, stop).map_err(|error| Error::Verifier(self.place.clone(), error))? {
                 Outcome::Judged(judgement) => judgement,

@@ -24,7 +24,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::id::{Queue, RecordId, Slug, TaskId};
-use crate::protocol::record::Verification;
+use crate::protocol::record::{ContextId, Verification};
 
 pub use self::allow::NotAllowed;
 use self::form::Form;
@@ -85,6 +85,8 @@ pub struct Terms<'a> {
     pub dir: Option<&'a Path>,
     /// What it does not inherit of the environment.
     pub unset: &'a [&'a str],
+    /// The context of who asks, if in one.
+    pub context: Option<&'a ContextId>,
     /// The LLM command lines that may be asked. The first that is there is.
     pub llm_clis: Vec<LlmCli>,
 }
@@ -92,7 +94,8 @@ pub struct Terms<'a> {
 impl<'a> Terms<'a> {
     /// Terms with the LLM command lines of this process's environment (`$PM_LLM_CLI`).
     pub fn new(allow: &'a [String], timeout: Duration, dir: Option<&'a Path>) -> Terms<'a> {
-        Terms { allow, timeout, dir, unset: &[], llm_clis: LlmCli::known(std::env::var_os("PM_LLM_CLI")) }
+        let llm_clis = LlmCli::known(std::env::var_os("PM_LLM_CLI"));
+        Terms { allow, timeout, dir, unset: &[], context: None, llm_clis }
     }
 }
 
@@ -219,6 +222,9 @@ fn command(words: &[OsString], subject: &Subject<'_>, terms: &Terms<'_>) -> Comm
     let (program, args) = words.split_first().map_or((OsString::new(), words), |(first, rest)| (first.clone(), rest));
     let mut command = Command::new(program);
     command.args(args).envs(subject.variables());
+    if let Some(context) = terms.context {
+        command.env("PM_CONTEXT_ID", context.as_str());
+    }
     for name in terms.unset {
         command.env_remove(name);
     }

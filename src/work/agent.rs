@@ -64,6 +64,8 @@ pub struct Agent<'a> {
     pub stop: &'a Stop,
     /// Where it says what it does.
     pub tell: Teller,
+    /// Opens another session for it, for what must not keep it from its claim.
+    pub open: Open<'a>,
     /// By whom it is relieved while it waits for children.
     pub relief: Relief,
 }
@@ -140,8 +142,8 @@ impl Post<'_> {
 
     fn agent(&self, relief: Relief) -> Result<Agent<'_>> {
         let session = (self.open)(&self.name)?;
-        let Post { orders, supply, pulse, stop, ref tell, .. } = *self;
-        Ok(Agent { session, orders, supply, pulse, stop, tell: tell.clone(), relief })
+        let Post { orders, supply, pulse, stop, open, ref tell, .. } = *self;
+        Ok(Agent { session, orders, supply, pulse, stop, tell: tell.clone(), open, relief })
     }
 }
 

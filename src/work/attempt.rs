@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
     fn work(&mut self, desk: &Desk) -> Ending {
         self.tell.say(What::Started { ends_ms: self.vigil.holding.renewal.ends_ms() });
         if let Err(error) = is_permitted(&self.taken.state, &self.agent.session.config.allow_verifier) {
-            // Found out before the work, not after it.
+            // What this machine does not allow is not taken; whoever took it with other settings finds out here.
             return self.give_back(Fate::NotStarted, error.to_string());
         }
         let from_body = ["sh".into(), desk.body_file.clone().into_os_string()];
@@ -120,7 +120,7 @@ impl<'a> Attempt<'a> {
         let call = Call {
             command,
             dir: desk.worktree.as_ref().map(|worktree| &*worktree.dir),
-            set: desk.variables(self.taken, &self.agent.session.agent),
+            set: desk.variables(self.taken, &self.agent.session),
             unset: if desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
         };
         let mut running = match Running::start(&call, &self.vigil.holding.renewal) {

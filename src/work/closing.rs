@@ -153,6 +153,7 @@ impl Closing<'_, '_> {
             timeout: self.attempt.agent.orders.verifier_timeout,
             dir: self.desk.worktree.as_ref().map(|worktree| &*worktree.dir),
             unset: if self.desk.worktree.is_some() { &LEADS_ASTRAY } else { &[] },
+            context: session.context.as_ref(),
         };
         match self.attempt.vigil.during(|stop| case.ask(&room, stop)) {
             Err(why) => Err(self.attempt.ending(Fate::Lost, why, None)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::supply::Taken;
 use crate::error::{Error, Result};
 use crate::git_program::{Ended, Git};
-use crate::id::{AgentId, Oid};
+use crate::id::Oid;
 use crate::session::Session;
 use crate::store::{Mode, lock};
 
@@ -102,19 +102,22 @@ impl Desk {
     }
 
     /// What the command is told of its task.
-    pub fn variables(&self, taken: &Taken, agent: &AgentId) -> Vec<(&'static str, OsString)> {
+    pub fn variables(&self, taken: &Taken, session: &Session) -> Vec<(&'static str, OsString)> {
         let task = &taken.state.task;
-        vec![
+        let mut variables: Vec<(_, OsString)> = vec![
             ("PM_TASK", taken.state.id.to_string().into()),
             ("PM_SLUG", task.slug.as_str().into()),
             ("PM_QUEUE", task.queue.as_str().into()),
             ("PM_CLAIM", taken.claim.to_string().into()),
             ("PM_FENCE", taken.fence.to_string().into()),
-            ("PM_AGENT_ID", agent.as_str().into()),
+            ("PM_AGENT_ID", session.agent.as_str().into()),
             ("PM_TITLE", task.title.as_str().into()),
             ("PM_BODY_FILE", self.body_file.clone().into()),
             ("PM_ATTEMPT", taken.attempt.to_string().into()),
-        ]
+        ];
+        // Without it, pm in the hands of the command would be in no context, and be refused what the claim is bound to.
+        variables.extend(session.context.as_ref().map(|context| ("PM_CONTEXT_ID", context.as_str().into())));
+        variables
     }
 
     /// The commit at HEAD, where the command works.

@@ -15,12 +15,13 @@ use crate::id::{AgentId, Oid, RecordId};
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::protocol::decide::Intent;
-use crate::protocol::record::{Mark, Phase};
+use crate::protocol::record::{Mark, Phase, Ttl};
 use crate::protocol::refusal::{Refusal, Unmet};
 use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
 use crate::sync::delivery::deliver;
+use crate::sync::settle::Link;
 
 /// The longest pause between two tries of recording something, in milliseconds.
 const PAUSE_MAX_MS: u64 = 1_000;
@@ -86,8 +87,7 @@ impl<'a> Holding<'a> {
     /// What was just claimed.
     pub fn new(session: &'a Session, stop: &'a Stop, pulse: &'a Pulse, taken: &'a Taken) -> Holding<'a> {
         if let Some(authority) = session.authority() {
-            let most = Duration::from_millis(taken.ttl.ms() / ERRANDS_A_LEASE);
-            authority.remote.hurry(most.max(ERRAND_MIN));
+            hurry(authority, taken.ttl);
         }
         let renewal = Renewal::new(taken.ttl.ms(), taken.sent_ms, random());
         pulse.enter(taken.claim, &taken.name, taken.ttl.ms(), taken.sent_ms);
@@ -232,6 +232,12 @@ impl Drop for Holding<'_> {
     fn drop(&mut self) {
         self.pulse.leave(self.taken.claim);
     }
+}
+
+/// Lets a connection to the authority take no longer than it may while a lease is held.
+pub fn hurry(authority: &Link, lease: Ttl) {
+    let most = Duration::from_millis(lease.ms() / ERRANDS_A_LEASE);
+    authority.remote.hurry(most.max(ERRAND_MIN));
 }
 
 /// The phase of a task that the holder of this very claim closed or released, and nobody has claimed since.

@@ -13,8 +13,8 @@
 //! - [`vigil`] waits while a claim is held; [`holding`] is that claim: what is recorded under it.
 //! - [`child`] is a command seen from the runner, [`keeper`] the process in between, [`mod@line`] what the two say;
 //!   [`children`] finds what a command started.
-//! - [`renewal`], [`transcript`] and [`account`] are pure: when to renew and when to let go; what is kept of the output;
-//!   what is reported.
+//! - [`renewal`], [`transcript`], [`account`] and `silence` are pure: when to renew and when to let go; what is kept of the
+//!   output; what is reported; whether the claim of a child is kept alive by anybody.
 //! - [`desk`] is where a command works, [`stop`] the signals, [`event`] what is told, [`display`] how it looks.
 //!
 //! What must never happen here: a command runs on without a lease; an agent records anything for a claim that it lost.
@@ -35,6 +35,7 @@ pub mod line;
 pub mod pulse;
 pub mod renewal;
 mod shelf;
+mod silence;
 pub mod stop;
 pub mod supply;
 mod tide;

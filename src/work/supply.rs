@@ -4,7 +4,7 @@
 //! reads than one, and idle ones next to nothing. Which of several claims wins is not decided here but, as always, by
 //! the compare-and-swap.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::protocol::state::TaskState;
 use crate::session::Session;
 use crate::store::StoreError;
 use crate::store::git::Glimpse;
+use crate::verifier::case::is_permitted;
 
 /// The first pause of a runner that has nothing to do; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -169,8 +170,10 @@ impl Supply {
         shelf.in_hand.remove(&task);
         if is_closed {
             shelf.resting.remove(&task);
+            shelf.left.remove(&task);
         } else {
-            shelf.rest(task);
+            // One that ends when nothing is left does not try in vain again meanwhile.
+            shelf.rest(task, !self.terms.forever);
         }
         shelf.is_stirred = true;
         self.changed.notify_all();
@@ -222,14 +225,14 @@ impl Supply {
                 if matches!(error, Error::Unreachable { .. }) {
                     shelf.unreachable_since.get_or_insert_with(Instant::now);
                 }
-                shelf.rest(task);
+                shelf.rest(task, false);
                 shelf.warn(error.to_string(), tell);
                 Ok(None)
             }
             // One task whose lock somebody holds does not keep the others from being worked on.
             Err(error @ Error::Store(StoreError::Locked { .. })) => {
                 tell.say(What::Warning(error.to_string()));
-                self.shelf().rest(task);
+                self.shelf().rest(task, false);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -256,19 +259,22 @@ impl Supply {
             // Before the reading: what changes while it is read is then seen as a change.
             let glimpse = session.store.glimpse();
             let is_known = last.as_ref().is_some_and(|(seen, at, until)| {
-                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.somebody_has_rested(*at)
+                Some(seen) == glimpse.as_ref() && Instant::now() < *until && !self.shelf().somebody_has_rested(*at)
             });
             let is_current = match ledger.reach {
                 Reach::Through(authority) if std::mem::take(&mut self.shelf().is_behind) || tide.is_due() => {
+                    let began = Instant::now();
                     let asked = authority.catch_up(&ledger, &prefix(Some(&self.terms.queue)));
-                    tide.turn(asked, &mut self.shelf(), tell)?
+                    tide.turn(began, asked, &mut self.shelf(), tell)?
                 }
                 Reach::Through(_) => false,
                 Reach::Alone | Reach::Provisional => true,
             };
             if !is_known || (tide.has_turned && is_current) {
                 let started = Instant::now();
-                let runnable = ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels, &session.dir)?;
+                let mut runnable =
+                    ledger.runnable(&prefix(Some(&self.terms.queue)), &self.terms.labels, &session.dir)?;
+                self.leave_unverifiable(&mut runnable, &session.config.allow_verifier, tell);
                 let took = started.elapsed();
                 self.warn(&runnable, tell);
                 let until = started + (took * READ_RARELY).clamp(READ_AFTER, READ_AFTER_MAX);
@@ -299,9 +305,17 @@ impl Supply {
         }
     }
 
-    /// Whether the rest of a task has ended since `before`.
-    fn somebody_has_rested(&self, before: Instant) -> bool {
-        self.shelf().resting.values().any(|(until, _)| before < *until && *until <= Instant::now())
+    /// Takes out the tasks that could not be closed here, since this machine would not run their verifiers, and names
+    /// each once. Claimed, they would only be given back.
+    fn leave_unverifiable(&self, runnable: &mut Runnable, allow: &[String], tell: &Teller) {
+        let mut shelf = self.shelf();
+        runnable.tasks.retain(|(_, state)| match is_permitted(state, allow) {
+            Ok(()) => true,
+            Err(error) => {
+                shelf.warn(format!("left alone: {error}"), tell);
+                false
+            }
+        });
     }
 
     /// Offers what a listing found that was `started` then. Whether the scout has nothing more to do.
@@ -314,22 +328,26 @@ impl Supply {
         tell: &Teller,
     ) -> bool {
         let took = started.elapsed();
-        let shelf = self.shelf();
+        let mut shelf = self.shelf();
+        shelf.wake(&runnable);
         let has_free = runnable.tasks.iter().any(|(_, state)| shelf.is_free(state.id));
         let is_told = !has_free || self.terms.forever && !shelf.parked.is_empty();
-        let (parked, given_up) = (shelf.parked.clone(), shelf.given_up.clone());
+        let (parked, silent) = (shelf.parked.clone(), shelf.silent.clone());
+        // What nobody here takes before something has changed elsewhere.
+        let is_idle = |task: &TaskId| shelf.given_up.contains(task) || shelf.is_left(*task);
+        let idle: HashSet<TaskId> = runnable.tasks.iter().map(|(_, state)| state.id).filter(is_idle).collect();
         drop(shelf);
-        let lively = if is_told { runnable.lively(&parked, &given_up) } else { HashSet::new() };
+        let lively = if is_told { runnable.lively(&parked, &silent, &idle) } else { HashSet::new() };
+        let outlooks = if is_told { runnable.outlooks(parked.iter()) } else { HashMap::new() };
         let mut shelf = self.shelf();
         // A task that waits for children that nobody works on keeps nobody waiting.
         let all_wait = shelf.in_hand.len() == shelf.parked.len() && shelf.parked.is_disjoint(&lively);
         let more_may_come = runnable.blocked.iter().any(|blocked| lively.contains(&blocked.place));
         if is_told && is_current {
-            shelf.lively = Some((started, lively));
+            (shelf.lively, shelf.outlooks) = (Some((started, lively)), outlooks);
         }
         let Runnable { tasks, blocked, open_children, .. } = runnable;
-        let somebody_rests =
-            tasks.iter().any(|(_, state)| !shelf.is_free(state.id) && !shelf.given_up.contains(&state.id));
+        let somebody_rests = tasks.iter().any(|(_, state)| !shelf.is_free(state.id) && !idle.contains(&state.id));
         let candidates = tasks.into_iter().filter(|(_, state)| shelf.is_free(state.id)).collect();
         shelf.candidates = candidates;
         shelf.parents = open_children.into_keys().collect();

@@ -36,14 +36,15 @@ impl Tide {
         self.is_idle && Instant::now() >= self.next
     }
 
-    /// Notes how asking went; says whether what is known here is current. An outage is waited for, but not for ever.
-    pub(super) fn turn(&mut self, asked: Result<()>, shelf: &mut Shelf, tell: &Teller) -> Result<bool> {
+    /// Notes how asking went, which `began` then; says whether what is known here is current. An outage is waited for, but not for ever.
+    pub(super) fn turn(&mut self, began: Instant, asked: Result<()>, shelf: &mut Shelf, tell: &Teller) -> Result<bool> {
         shelf.asked = Some(Instant::now());
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(CATCH_UP_MAX);
         match asked {
             Ok(()) => {
                 (self.has_turned, shelf.unreachable_since) = (true, None);
+                shelf.heard = shelf.heard.max(Some(began));
                 Ok(true)
             }
             Err(error @ Error::Unreachable { .. }) => {

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::event::Teller;
+use super::holding::hurry;
 use super::supply::Supply;
-use crate::error::Place;
+use crate::error::{Place, Result};
 use crate::id::TaskId;
-use crate::ledger::Reach;
-use crate::protocol::record::Phase;
+use crate::protocol::record::{Phase, Ttl};
 use crate::protocol::refusal::Unmet;
 use crate::session::Session;
 
@@ -35,22 +35,17 @@ impl Supply {
         shelf.is_stirred = true;
         drop(shelf);
         self.changed.notify_all();
-        Parked { supply: self, place }
+        Parked { supply: self, place, silent: HashSet::new() }
     }
 
-    /// Brings here what others wrote at the authority, if there is one and nobody here has asked it for a while.
-    pub fn catch_up(&self, session: &Session, tell: &Teller) {
-        let Ok(ledger) = session.finder() else { return };
-        let Reach::Through(authority) = ledger.reach else { return };
+    /// Whoever waits for children may ask the authority for news of them, unless somebody here does, or has a moment ago.
+    pub fn may_ask(&self) -> Option<Asking<'_>> {
         let mut shelf = self.shelf();
-        if shelf.asked.is_some_and(|asked| asked.elapsed() < ASK_AFTER) {
-            return;
+        if shelf.is_asked || shelf.asked.is_some_and(|asked| asked.elapsed() < ASK_AFTER) {
+            return None;
         }
-        shelf.asked = Some(Instant::now());
-        drop(shelf);
-        if let Err(error) = authority.catch_up(&ledger, &self.prefix()) {
-            self.shelf().warn(error.to_string(), tell);
-        }
+        shelf.is_asked = true;
+        Some(Asking(self))
     }
 
     /// An agent has too many waiting tasks to wait with this one, too.
@@ -64,11 +59,17 @@ impl Supply {
         tasks.iter().any(|unmet| shelf.in_hand.contains(&unmet.task))
     }
 
-    /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one, and
-    /// nobody here will. (One that is waiting for its own children sees to that itself.) A runner that goes on for ever
-    /// leaves it to others for so long (`patience`).
-    pub fn is_in_vain(&self, open: &[Unmet], since: Instant, patience: Duration) -> bool {
-        if open.iter().any(|child| child.phase == Some(Phase::Working)) {
+    /// When the authority was last asked of those times that it answered.
+    pub fn heard(&self) -> Option<Instant> {
+        self.shelf().heard
+    }
+
+    /// Whether it is in vain to wait for these children, which have been as they are `since` then: nobody works on one but
+    /// those who keep `silent`, and nobody here will. (One that is waiting for its own children sees to that itself.) A runner
+    /// that goes on for ever leaves it to others for so long (`patience`); so does one that hears nothing of a child, since
+    /// what keeps it from its own end may last.
+    pub fn is_in_vain(&self, open: &[Unmet], silent: &HashSet<TaskId>, since: Instant, patience: Duration) -> bool {
+        if open.iter().any(|child| child.phase == Some(Phase::Working) && !silent.contains(&child.task)) {
             return false;
         }
         let shelf = self.shelf();
@@ -83,7 +84,8 @@ impl Supply {
             Some((began, lively)) => *began > since && !open.iter().any(|child| will_get_on(lively, child)),
             None => false,
         };
-        self.goes_on_for_ever() && is_left_to_others && since.elapsed() >= patience
+        let may_leave = self.goes_on_for_ever() || !silent.is_empty();
+        may_leave && is_left_to_others && since.elapsed() >= patience
     }
 }
 
@@ -110,15 +112,70 @@ impl Drop for Serving<'_> {
 
 /// A task that waits for its children, until this is dropped.
 pub struct Parked<'a> {
-    pub(super) supply: &'a Supply,
-    pub(super) place: Place,
+    supply: &'a Supply,
+    place: Place,
+    silent: HashSet<Place>,
+}
+
+impl Parked<'_> {
+    /// It is about to come back, since nobody works on its children.
+    pub fn leave(&self, task: TaskId) {
+        let mut shelf = self.supply.shelf();
+        if let Some(outlook) = shelf.outlooks.get(&self.place).cloned() {
+            shelf.left.insert(task, outlook);
+        }
+    }
+
+    /// The workers of these children of it keep silent.
+    pub fn hears_nothing_of(&mut self, children: HashSet<Place>) {
+        let mut shelf = self.supply.shelf();
+        shelf.silent.retain(|place| !self.silent.contains(place));
+        shelf.silent.extend(children.iter().cloned());
+        self.silent = children;
+    }
 }
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
         let mut shelf = self.supply.shelf();
         shelf.parked.remove(&self.place);
+        shelf.silent.retain(|place| !self.silent.contains(place));
         shelf.given_up.clear();
+    }
+}
+
+/// Somebody asks the authority for what is not known here, until this is dropped.
+pub struct Asking<'a>(&'a Supply);
+
+impl Asking<'_> {
+    /// Brings here what others wrote there, unless `stop` says yes meanwhile. That takes as long as the authority lets it: not
+    /// for the thread that keeps a claim alive. No single errand takes longer than one may while this lease is held.
+    pub fn catch_up(self, session: Result<Session>, lease: Ttl, stop: &dyn Fn() -> bool, tell: &Teller) {
+        let asked = session.and_then(|session| match session.authority() {
+            Some(authority) => {
+                hurry(authority, lease);
+                let began = Instant::now();
+                authority.catch_up_unless(&session.finder()?, &self.0.prefix(), stop)?;
+                if !stop() {
+                    let mut shelf = self.0.shelf();
+                    shelf.heard = shelf.heard.max(Some(began));
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        });
+        if let Err(error) = asked
+            && !stop()
+        {
+            self.0.shelf().warn(error.to_string(), tell);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut shelf = self.0.shelf();
+        (shelf.is_asked, shelf.asked) = (false, Some(Instant::now()));
     }
 }
 

@@ -185,3 +185,43 @@ fn a_heartbeat_whose_answer_was_lost_counts_from_when_it_was_sent_and_not_from_w
     runner.outcome().ok();
     assert_level(&far.hub, &repo, "t");
 }
+
+/// Lets the hub answer this machine's questions only once a file is gone, which is there from now on. Pushes get through.
+fn silence(repo: &Repo) -> std::path::PathBuf {
+    let (silent, script) = (file(repo, "silent"), file(repo, "upload-pack"));
+    std::fs::write(&silent, "").expect("written");
+    let wait = format!("while [ -e '{}' ]; do sleep 0.02; done", silent.display());
+    std::fs::write(&script, format!("#!/bin/sh\n{wait}\nexec git upload-pack \"$@\"\n")).expect("written");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it can be run");
+    repo.git(&["config", "remote.origin.uploadpack", &script.display().to_string()]);
+    silent
+}
+
+#[test]
+fn who_waits_for_children_renews_its_claim_in_time_however_long_the_hub_takes_to_answer() {
+    let (hub, a, _) = two();
+    a.plan("t");
+    a.plan_with("child", &["--parent", "t"]);
+    // Somebody else has the child before the runner can take it.
+    let script = format!(
+        "PM_CLAIM= '{}' executing --task child --agent w2 --ttl 1h >/dev/null && echo >$OUT/began && \
+         until [ -e $OUT/go ]; do sleep 0.02; done",
+        env!("CARGO_BIN_EXE_pm")
+    );
+    let runner = start(&a, "w1", &["--ttl", "3s", "--agents", "1"], &script);
+    until("the child is taken", || file(&a, "began").exists().then_some(()));
+    let silent = silence(&a);
+    std::fs::write(file(&a, "go"), "").expect("written");
+    let reported = || hub.git(&["log", "--format=%(trailers:key=Record,valueonly)", &task_ref("t")]);
+    until("the command has ended", || reported().contains("TaskReport").then_some(()));
+    let before = beats(&hub).len();
+    let beats = until("two leases have gone by", || Some(beats(&hub)).filter(|beats| beats.len() >= before + 6));
+    let longest = beats.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest < Some(3_000), "nobody could have swept it: {beats:?}");
+    std::fs::remove_file(silent).expect("removed");
+    a.pm_as("w2", &["report", "--task", "child", "--title", "done"]).ok();
+    a.pm_as("w2", &["finished", "--task", "child"]).ok();
+    runner.outcome().ok();
+    assert_eq!(["t", "child"].map(|slug| a.phase(slug)), ["done"; 2]);
+    assert_level(&hub, &a, "t");
+}

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::fleet::two;
 use crate::support::runner::{event, events, file, start, told, work, written};
-use crate::support::{Repo, text, until};
+use crate::support::{Repo, task_ref, text, until};
 
 /// The script of a command that runs `pm` with these arguments, as somebody who knows nothing of the claim.
 fn pm(args: &str) -> String {
@@ -111,11 +111,6 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
     let verifier = "test $PM_SLUG = good && echo seen";
     repo.plan_with("good", &["--verifier", verifier]);
     repo.plan_with("bad", &["--verifier", verifier]);
-    let outcome = work(&repo, &["--max-tasks", "1"], "touch $OUT/ran").exits(1);
-    let why = text(&event(&outcome, "not-started")["why"]);
-    assert!(why.contains("git config --add pm.allowVerifier"), "{why}");
-    assert!(!repo.outside().join("ran").exists(), "no work is done that could not be closed");
-
     repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
     let outcome = work(&repo, &["--agents", "2"], "true").exits(1);
     assert_eq!(event(&outcome, "rejected")["why"], "the verifier failed with exit 1");
@@ -125,6 +120,87 @@ fn a_runner_asks_verifiers_and_takes_a_no_for_a_failure() {
     };
     assert_eq!((&closed("good")["status"], &closed("good")["verifier_summary"]), (&json!("done"), &json!("seen")));
     assert_eq!((&closed("bad")["status"], &closed("bad")["verifier_exit"]), (&json!("rejected"), &json!(1)));
+    repo.assert_sound();
+}
+
+#[test]
+fn a_task_whose_verifier_is_not_allowed_here_is_left_alone_and_named_and_the_others_are_worked_on() {
+    let repo = Repo::new();
+    for slug in ["v1", "v2", "v3"] {
+        repo.plan_with(slug, &["--verifier", "test -e x", "--priority", "0"]);
+    }
+    repo.plan("t1");
+    repo.plan_with("after", &["--depends-on", "v1"]);
+    let outcome = work(&repo, &[], "touch $OUT/$PM_SLUG").ok();
+    assert_eq!(told(&outcome), ["started t1", "done t1", "left-blocked", "summary"], "{outcome:?}");
+    for slug in ["v1", "v2", "v3"] {
+        let named = format!("default/{slug}: the verifier is a command");
+        assert_eq!(outcome.stderr.matches(&named).count(), 1, "{}", outcome.stderr);
+        assert_eq!(repo.state(slug)["attempt"], 0, "{slug} was not claimed");
+        assert!(!file(&repo, slug).exists(), "no work is done that could not be closed");
+    }
+    // What is said is what helps.
+    let line = "git config --add pm.allowVerifier 'test -e x'";
+    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+    repo.git(&["config", "--add", "pm.allowVerifier", "test -e x"]);
+    work(&repo, &[], "touch x").ok();
+    assert_eq!(["v1", "v2", "v3", "after"].map(|slug| repo.phase(slug)), ["done"; 4]);
+    repo.assert_sound();
+}
+
+#[test]
+fn a_command_and_a_verifier_are_in_the_context_of_their_runner() {
+    let repo = Repo::new();
+    let verifier = "echo $PM_CONTEXT_ID >>$OUT/contexts";
+    repo.plan_with("t", &["--sticky", "--verifier", verifier]);
+    repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
+    let pm = env!("CARGO_BIN_EXE_pm");
+    let script = format!(
+        "echo $PM_CONTEXT_ID >>$OUT/contexts; '{pm}' heartbeat --task $PM_TASK --progress half >/dev/null && \
+         '{pm}' report --task $PM_TASK --title 'in its own words' >/dev/null"
+    );
+    let outcome = work(&repo, &["--context-id", "laptop"], &script).ok();
+    assert_eq!(told(&outcome), ["started t", "done t", "summary"], "{outcome:?}");
+    assert_eq!(written(&repo, "contexts"), "laptop\nlaptop");
+    repo.assert_sound();
+}
+
+#[test]
+fn a_child_whose_worker_is_dead_is_not_waited_for_for_ever() {
+    let repo = Repo::new();
+    repo.git(&["config", "pm.interval", "100ms"]);
+    plan(&repo, &[&["root", ""], &["child", "root"], &["next", "root", "child"], &["after", "", "root"]]);
+    // Nobody heartbeats, and nobody sweeps.
+    let script =
+        format!("PM_CLAIM= '{}' executing --task child --agent dead --ttl 1s >/dev/null", env!("CARGO_BIN_EXE_pm"));
+    let outcome = start(&repo, &["--agents", "1", "--ttl", "2s"], &script).outcome().exits(1);
+    let why = text(&event(&outcome, "failed")["why"]);
+    assert!(why.contains("default/child is working, but its worker is silent"), "{why}");
+    assert!(why.contains("default/next is new"), "{why}");
+    assert_eq!(["root", "next", "after"].map(|slug| repo.phase(slug)), ["new"; 3], "it is given back");
+    assert_eq!((repo.phase("child").as_str(), &repo.state("child")["holder"]), ("working", &json!("dead")));
+    // The next safe command.
+    repo.pm(&["sweep", "--ttl", "1s"]).ok();
+    work(&repo, &[], "true").ok();
+    assert_eq!(["root", "child", "next", "after"].map(|slug| repo.phase(slug)), ["done"; 4]);
+    repo.assert_sound();
+}
+
+#[test]
+fn an_attestation_counts_where_the_command_prints_it() {
+    let repo = Repo::new();
+    let attestation = "## Verifier Attestation\\n\\nverifier: skill:review\\nverdict: PASS\\nevidence: read it all\\n";
+    let report = pm("report --task $PM_TASK --title reviewed --text-file -");
+    for (slug, script, options, is_seen) in [
+        ("printed", format!("echo working; printf '{attestation}'"), &[][..], true),
+        ("not-recorded", format!("printf '{attestation}'"), &["--no-output"], false),
+        // The newest report is judged, and that is the runner's.
+        ("reported", format!("printf '{attestation}' | {report}"), &[], false),
+    ] {
+        repo.plan_with(slug, &["--verifier", "skill:review"]);
+        let outcome = work(&repo, options, &script);
+        assert_eq!(repo.phase(slug), if is_seen { "done" } else { "rejected" }, "{slug}: {outcome:?}");
+    }
     repo.assert_sound();
 }
 
@@ -203,6 +279,33 @@ fn a_runner_that_goes_on_for_ever_gives_back_parents_whose_children_are_none_of_
     );
     let starts = told(&outcome).iter().filter(|told| told.starts_with("started")).count();
     assert!(starts <= 3 * roots.len(), "they rest: {starts}");
+    repo.assert_sound();
+}
+
+/// When each status of a task was written, by the clock of its record, in milliseconds.
+fn statuses(repo: &Repo, slug: &str) -> Vec<u64> {
+    let format =
+        "--format=%(trailers:key=Record,valueonly,separator=%x20) %(trailers:key=Clock,valueonly,separator=%x20)";
+    let log = repo.git(&["log", "--reverse", format, &task_ref(slug)]);
+    let status = |line: &str| line.strip_prefix("TaskStatus ")?.split(' ').nth(1)?.parse().ok();
+    log.lines().filter_map(status).collect()
+}
+
+#[test]
+fn a_parent_that_was_given_back_for_its_children_is_taken_again_once_something_has_changed_below_it() {
+    let repo = Repo::new();
+    repo.plan("root");
+    repo.plan_with("child", &["--parent", "root", "--sticky"]);
+    let runner = start(&repo, &["--forever", "--agents", "1"], "true");
+    until("it is given back", || (statuses(&repo, "root").len() == 3).then_some(()));
+    repo.pm(&["cancel", "--task", "child"]).ok();
+    until("it is done", || (repo.phase("root") == "done").then_some(()));
+    runner.signal(Signal::TERM);
+    runner.outcome().ok();
+    // New, claimed, given back, claimed, done. Alone, the runner would have left it alone for 5 s.
+    let written = statuses(&repo, "root");
+    assert_eq!(written.len(), 5, "{written:?}");
+    assert!(written[3] - written[2] < 5_000, "{written:?}");
     repo.assert_sound();
 }
 

@@ -6,6 +6,7 @@ mod batch;
 mod contests;
 mod families;
 mod frozen;
+mod outlooks;
 mod races;
 mod reads;
 mod simulation;
