@@ -154,8 +154,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
             map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
         }
         Refusal::Context(misfit) => {
-            let bound =
-                |bound: &Bound| json!({"queue": bound.place.0, "slug": bound.place.1, "context_id": bound.context});
+            let bound = |bound: &Bound| {
+                let (queue, slug) = &bound.place;
+                json!({"queue": queue, "slug": slug, "context_id": bound.context, "status": bound.phase.as_str()})
+            };
             let bound: Vec<_> = match misfit {
                 Misfit::Missing { wanted } => wanted.iter().map(bound).collect(),
                 Misfit::Other { wanted, .. } => vec![bound(wanted)],

@@ -163,11 +163,28 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
     let now = &at.status;
     // Every status carries the counters and the bound context of the one before it.
     let next = |phase| Status { context: now.context.clone(), ..Status::new(phase, now.attempt, now.reclaims) };
+    // Whoever takes a task away takes it from its context, too.
+    let taken = |reason: &Option<String>| {
+        let mark = Some(Mark::Reclaimed);
+        Status { reclaims: 0, context: None, mark, reason: reason.clone(), ..next(Phase::New) }
+    };
     let claim = state.claim();
     let held = claim.as_ref().map(|claim| held_by(claim, facts));
 
     // What does not need a holder.
     match (intent, now.phase) {
+        (Intent::Reclaim { status: pinned, reason }, Phase::New) if now.context.is_some() => {
+            if pinned.is_some_and(|pinned| pinned != at.id) {
+                return Err(Refusal::RaceLost { held });
+            }
+            return Ok(vec![draft(facts.agent, taken(reason))]);
+        }
+        (Intent::Sweep { observed, reason, .. }, Phase::New) if now.context.is_some() => {
+            if state.tip != *observed {
+                return Err(Refusal::RaceLost { held });
+            }
+            return Ok(vec![draft(facts.agent, taken(reason))]);
+        }
         (Intent::Claim { ttl }, _) => {
             claimable(state, facts)?;
             let context = if state.task.sticky { facts.context.cloned() } else { now.context.clone() };
@@ -240,17 +257,13 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             if state.tip != *observed {
                 return Err(Refusal::RaceLost { held });
             }
-            let next =
-                Status { context: None, mark: Some(Mark::Reclaimed), reason: reason.clone(), ..next(Phase::New) };
-            Ok(swept(state, next, facts.agent, *max_attempts))
+            Ok(swept(state, Status { reclaims: now.reclaims, ..taken(reason) }, facts.agent, *max_attempts))
         }
-        Intent::Reclaim { claim: pinned, reason } => {
+        Intent::Reclaim { status: pinned, reason } => {
             if pinned.is_some_and(|pinned| pinned != claim.id) {
                 return Err(Refusal::RaceLost { held });
             }
-            let mark = Some(Mark::Reclaimed);
-            let status = Status { reclaims: 0, context: None, mark, reason: reason.clone(), ..next(Phase::New) };
-            Ok(vec![draft(facts.agent, status)])
+            Ok(vec![draft(facts.agent, taken(reason))])
         }
         Intent::Claim { .. } | Intent::Cancel { .. } | Intent::Replan { .. } | Intent::Supersede { .. } => {
             Err(wrong_phase)

@@ -185,7 +185,7 @@ pub enum Refusal {
         what: &'static str,
     },
     /// 6: the task is not in the phase that the request needs.
-    #[error("the task is {phase} and cannot {verb}{}", held.as_ref().map(|held| format!(": it is {held}")).unwrap_or_default())]
+    #[error("the task is {phase} and cannot {verb}{}", wherefore(*verb, *phase, held.as_ref()))]
     WrongPhase {
         /// What was asked.
         verb: Verb,
@@ -260,6 +260,18 @@ pub enum Refusal {
     /// 13: the verifier was to be skipped without a reason.
     #[error("the verifier cannot be skipped without a reason: give one of 10 characters or more with --note")]
     SkipWithoutNote,
+}
+
+/// What a phase has to do with it that something cannot be done: who holds the task, or that there is nobody to take it
+/// from.
+fn wherefore(verb: Verb, phase: Phase, held: Option<&HeldBy>) -> String {
+    match held {
+        Some(held) => format!(": it is {held}"),
+        None if phase == Phase::New && matches!(verb, Verb::Sweep | Verb::Reclaim) => {
+            ": nobody holds it, and it is bound to no context".to_owned()
+        }
+        None => String::new(),
+    }
 }
 
 fn join(open: &[Unmet]) -> String {

@@ -8,6 +8,7 @@ mod clocks;
 mod coherence;
 mod concurrency;
 mod configuration;
+mod contexts;
 mod damage;
 mod disk;
 mod doctor;
