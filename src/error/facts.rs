@@ -130,9 +130,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         map.insert("yours".to_owned(), json!(held.yours));
     };
     match refusal {
-        Refusal::WrongPhase { phase, held, .. } => {
+        Refusal::WrongPhase { phase, held, successor, .. } => {
             held.iter().for_each(&mut put_held);
             map.insert("status".to_owned(), json!(phase.as_str()));
+            map.extend(successor.iter().map(|successor| ("successor".to_owned(), told(successor))));
         }
         Refusal::LeaseLost { held, .. } => put_held(held),
         Refusal::LeaseLapsed { claim, lapse } => {

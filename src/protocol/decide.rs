@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub agent: &'a AgentId,
     /// In which context, if in one.
     pub context: Option<&'a ContextId>,
-    /// What other tasks have to say; only a claim, a finish and a replacement look at it.
+    /// What other tasks have to say; only a claim, a finish, a replacement and the refusal of a superseded task look at it.
     pub others: &'a Others,
 }
 
@@ -35,6 +35,8 @@ pub struct Others {
     pub original: Option<Unmet>,
     /// The children that are not settled.
     pub open_children: Vec<Unmet>,
+    /// What stands for this one, if it is superseded.
+    pub successor: Option<Unmet>,
     /// The task that is to take this one's place, if it cannot any more.
     pub closed_successor: Option<Unmet>,
     /// The sticky tasks that are tied to this one and bound to a context.
@@ -138,7 +140,8 @@ pub fn claimable(state: &TaskState, facts: &Facts<'_>) -> Result<(), Refusal> {
     }
     if at.status.phase != Phase::New {
         let held = state.claim().map(|claim| held_by(&claim, facts));
-        return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held });
+        let successor = successor(state, facts);
+        return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held, successor });
     }
     let others = facts.others;
     in_context(state, &others.tied, facts.context)?;
@@ -215,7 +218,8 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
         _ => {}
     }
 
-    let wrong_phase = Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: held.clone() };
+    let successor = successor(state, facts);
+    let wrong_phase = Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: held.clone(), successor };
     let Some(claim) = claim else { return Err(wrong_phase) };
     match intent {
         Intent::Heartbeat { claim: named, progress } => {
@@ -283,6 +287,12 @@ fn synthetic(agent: &AgentId, title: String) -> Draft {
 
 fn held_by(claim: &Claim, facts: &Facts<'_>) -> HeldBy {
     HeldBy { holder: claim.holder.clone(), claim: claim.id, yours: claim.holder == *facts.agent }
+}
+
+/// What stands for a superseded task, as it was read; else as the task names it.
+fn successor(state: &TaskState, facts: &Facts<'_>) -> Option<Box<Unmet>> {
+    let named = || state.superseded_by().map(|task| Unmet { task, place: None, phase: None });
+    facts.others.successor.clone().or_else(named).map(Box::new)
 }
 
 /// Rule 2, and that the holder acts in the context that its claim was bound to.

@@ -185,7 +185,7 @@ pub enum Refusal {
         what: &'static str,
     },
     /// 6: the task is not in the phase that the request needs.
-    #[error("the task is {phase} and cannot {verb}{}", wherefore(*verb, *phase, held.as_ref()))]
+    #[error("the task is {phase} and cannot {verb}{}", wherefore(*verb, *phase, held.as_ref(), successor.as_deref()))]
     WrongPhase {
         /// What was asked.
         verb: Verb,
@@ -193,6 +193,8 @@ pub enum Refusal {
         phase: Phase,
         /// Who holds it, while it is working.
         held: Option<HeldBy>,
+        /// What stands for it now, if it is superseded.
+        successor: Option<Box<Unmet>>,
     },
     /// 12: the caller does not hold the task, or no longer does.
     #[error("{}{held}; stop working on it", named.map(|claim| format!("claim {claim} is not current: the task is ")).unwrap_or_else(|| format!("agent {agent} does not hold the task: it is ")))]
@@ -262,15 +264,17 @@ pub enum Refusal {
     SkipWithoutNote,
 }
 
-/// What a phase has to do with it that something cannot be done: who holds the task, or that there is nobody to take it
-/// from.
-fn wherefore(verb: Verb, phase: Phase, held: Option<&HeldBy>) -> String {
-    match held {
-        Some(held) => format!(": it is {held}"),
-        None if phase == Phase::New && matches!(verb, Verb::Sweep | Verb::Reclaim) => {
+/// What a phase has to do with it that something cannot be done: who holds the task, what has taken its place, or that
+/// there is nobody to take it from.
+fn wherefore(verb: Verb, phase: Phase, held: Option<&HeldBy>, successor: Option<&Unmet>) -> String {
+    match (held, successor) {
+        (Some(held), _) => format!(": it is {held}"),
+        (None, Some(Unmet { place: None, task, .. })) => format!(": task {task} has taken its place"),
+        (None, Some(successor)) => format!(": {} has taken its place", successor.named()),
+        (None, None) if phase == Phase::New && matches!(verb, Verb::Sweep | Verb::Reclaim) => {
             ": nobody holds it, and it is bound to no context".to_owned()
         }
-        None => String::new(),
+        (None, None) => String::new(),
     }
 }
 

@@ -43,6 +43,7 @@ mod poller;
 mod poller_files;
 mod prime;
 mod readonly;
+mod remedies;
 mod replan_races;
 mod repositories;
 mod shapes;

@@ -121,8 +121,9 @@ fn refused(state: &TaskState, facts: &Facts<'_>, refusal: &Refusal) -> String {
     assert!(!refusal.to_string().is_empty());
     let code = match refusal {
         Refusal::NoStatus => 16,
-        Refusal::WrongPhase { phase, held, .. } => {
+        Refusal::WrongPhase { phase, held, successor, .. } => {
             assert_eq!((Some(*phase), held), (state.phase(), &current));
+            assert_eq!(successor.as_ref().map(|successor| successor.task), state.superseded_by());
             6
         }
         Refusal::LeaseLost { agent, held, .. } => {
