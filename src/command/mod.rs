@@ -316,13 +316,9 @@ fn hint_for_ever<'a>(out: &Output, rows: impl Iterator<Item = (&'a TaskState, &'
         0 => format!("{} waits", place(state)),
         others => format!("{} and {} wait", place(state), counted(others, "other")),
     };
-    let opens = match wait.on.place {
-        Some(_) => format!("`pm replan --task {}` opens that again, ", wait.on.named()),
-        None => String::new(),
-    };
     out.note(&format!(
-        "{waits} for what will not be done by itself, such as {}; {opens}`pm cancel --task {}` calls off what waits",
+        "{waits} for what will not be done by itself, such as {}; {}",
         wait.told(None),
-        place(state)
+        wait.way_out(&place(state).to_string())
     ));
 }

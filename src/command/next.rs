@@ -113,12 +113,14 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
         Some((name, state)) => task_json(session, name, state)?,
         None => Value::Null,
     };
+    let told = |state: &TaskState, why: &Hindrance| why.told(&state.task.queue, &state.task.slug);
     let entry = |(state, why): &&(TaskState, Hindrance)| {
         let code = match why {
             Hindrance::Refused(refusal) => refusal_code(refusal).name(),
             Hindrance::Workdir(_) => "workdir",
         };
-        json!({"task": state.id, "queue": state.task.queue, "slug": state.task.slug, "code": code, "why": why.to_string()})
+        let why = told(state, why);
+        json!({"task": state.id, "queue": state.task.queue, "slug": state.task.slug, "code": code, "why": why})
     };
     session.out.result(
         || json!({"next": next, "runnable": runnable.tasks.len(), "skipped": skipped.iter().map(entry).collect::<Vec<_>>()}),
@@ -127,7 +129,7 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
                 Some((_, state)) => format!("next: {} {}  {}", state.id, place(state), state.task.title),
                 None => "next: nothing is runnable".to_owned(),
             };
-            let line = |(state, why): &&(TaskState, Hindrance)| format!("not {}: {why}", place(state));
+            let line = |(state, why): &&(TaskState, Hindrance)| format!("not {}: {}", place(state), told(state, why));
             std::iter::once(next).chain(skipped.iter().map(line)).collect::<Vec<_>>().join("\n")
         },
     );

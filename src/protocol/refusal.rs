@@ -125,6 +125,17 @@ impl Wait {
         self.role == Role::Original || !matches!(self.on.phase, Some(Phase::New | Phase::Working))
     }
 
+    /// How an operator ends it for the task that waits, command by command.
+    pub fn way_out(&self, waiting: &str) -> String {
+        let replan = |what: &str| format!("`pm replan --task {}` {what}, ", self.on.named());
+        let replan = match (self.role, self.on.phase) {
+            (Role::Original, Some(_)) => replan("completes that"),
+            (Role::Dependency, Some(Phase::Rejected)) => replan("opens that again"),
+            _ => String::new(),
+        };
+        format!("{replan}`pm cancel --task {waiting}` calls off what waits")
+    }
+
     /// For people: what is waited for, and how it stands. In `here`, its queue goes without saying.
     pub fn told(&self, here: Option<&Queue>) -> String {
         let name = match &self.on.place {
@@ -262,6 +273,22 @@ pub enum Refusal {
     /// 13: the verifier was to be skipped without a reason.
     #[error("the verifier cannot be skipped without a reason: give one of 10 characters or more with --note")]
     SkipWithoutNote,
+}
+
+impl Refusal {
+    /// For people: what the rule says of the task at this place; and where it waits for what will not come by itself, how an
+    /// operator ends that.
+    pub fn told(&self, queue: &Queue, slug: &Slug) -> String {
+        let Refusal::DependenciesOpen { open } = self else { return self.to_string() };
+        let mut waits = open.iter().map(|on| Wait { role: Role::Dependency, on: on.clone() });
+        match waits.find(Wait::is_for_ever) {
+            Some(wait) => {
+                let way_out = wait.way_out(&format!("{queue}/{slug}"));
+                format!("{self}; {} will not be done by itself: {way_out}", wait.on.named())
+            }
+            None => self.to_string(),
+        }
+    }
 }
 
 /// What a phase has to do with it that something cannot be done: who holds the task, what has taken its place, or that

@@ -32,3 +32,27 @@ fn whatever_is_refused_of_a_superseded_task_names_what_has_taken_its_place() {
     repo.pm(&["executing", "--task", "old"]).fails(6).says(&format!(": task {clone} has taken its place"));
     repo.pm(&["executing", "--task", "old-r2"]).fails(6).says("held by");
 }
+
+#[test]
+fn a_dependency_that_will_not_be_done_comes_with_the_same_remedy_everywhere() {
+    let repo = Repo::new();
+    for slug in ["a", "b"] {
+        repo.plan(slug);
+    }
+    repo.plan_with("c", &["--depends-on", "a,b"]);
+    let remedy = "`pm replan --task default/b` opens that again, `pm cancel --task default/c` calls off what waits";
+    let explained = |repo: &Repo| text(&repo.pm(&["next", "--explain", "--json"]).json()["skipped"][0]["why"]);
+    let waits = "the task waits for its dependencies: default/a is new, default/b is new";
+    repo.pm(&["executing", "--task", "c"]).fails(11).says(&format!("{waits}\n"));
+    assert_eq!(explained(&repo), waits, "it comes by itself");
+    repo.pm(&["cancel", "--task", "b"]).ok();
+    repo.pm(&["list", "--blocked"]).ok().says(remedy);
+    repo.pm(&["executing", "--task", "c"]).fails(11).says(remedy).says("default/b will not be done by itself");
+    assert!(explained(&repo).ends_with(remedy));
+    let told = repo.pm(&["next", "--explain"]).ok();
+    assert!(told.stdout.contains(remedy), "{told:?}");
+    repo.pm(&["replan", "--task", "default/b"]).ok();
+    repo.work_off("a");
+    repo.work_off("b");
+    repo.claim("c");
+}
