@@ -95,7 +95,7 @@ impl Args {
         }
         let Some((name, state)) = runnable.tasks.first() else {
             session.out.result(|| Value::Null, String::new);
-            session.out.note("nothing is runnable");
+            say_nothing_is_runnable(&session.out, &runnable);
             return Ok(());
         };
         let value = task_json(session, name, state)?;
@@ -139,10 +139,15 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
 /// Says what others could claim, and what could not be read.
 pub fn warn_left_out(out: &Output, runnable: &Runnable) {
     warn_damaged(out, &runnable.damaged);
-    for (count, place) in runnable.elsewhere.told() {
-        let tasks = counted(count, "more task");
-        out.warning(&format!("{tasks} can be claimed only {place}; `pm next --explain` tells which"));
+    for (count, what) in runnable.elsewhere.told() {
+        out.warning(&format!("{} {what}; `pm next --explain` tells which", counted(count, "more task")));
     }
+}
+
+/// Says that there is nothing for this caller. (What there is for others was told before.)
+pub fn say_nothing_is_runnable(out: &Output, runnable: &Runnable) {
+    let is_empty = runnable.elsewhere.told().is_empty();
+    out.note(if is_empty { "nothing is runnable" } else { "nothing is runnable here" });
 }
 
 /// The Task record with its state.

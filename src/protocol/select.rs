@@ -15,7 +15,7 @@ pub enum Hindrance {
     #[error("{0}")]
     Refused(Refusal),
     /// It has to be worked on elsewhere.
-    #[error("its work directory is {0}")]
+    #[error("it is meant for {0}, and for what is below; `pm executing` takes it anywhere")]
     Workdir(String),
 }
 

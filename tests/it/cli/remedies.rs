@@ -1,5 +1,7 @@
 //! What is said to whoever is refused, or is offered nothing: what was found, and a next command that works.
 
+use serde_json::Value;
+
 use crate::support::{Repo, text};
 
 #[test]
@@ -55,4 +57,50 @@ fn a_dependency_that_will_not_be_done_comes_with_the_same_remedy_everywhere() {
     repo.work_off("a");
     repo.work_off("b");
     repo.claim("c");
+}
+
+#[test]
+fn a_task_for_another_directory_is_told_as_meant_for_that_and_may_be_claimed_here() {
+    let repo = Repo::new();
+    let dir = repo.outside().join("web").display().to_string();
+    let other = repo.outside().join("api").display().to_string();
+    repo.plan_with("a", &["--workdir", &dir]);
+    for args in [&["next"][..], &["pull"], &["pull", "--shell"]] {
+        let told = repo.pm(args).ok().says(&format!("1 more task is meant for {dir}; `pm next --explain` tells which"));
+        assert!(told.stderr.contains("nothing is runnable here\n"), "{told:?}");
+    }
+    let why = text(&repo.pm(&["next", "--explain", "--json"]).json()["skipped"][0]["why"]);
+    assert_eq!(why, format!("it is meant for {dir}, and for what is below; `pm executing` takes it anywhere"));
+    repo.plan_with("b", &["--workdir", &dir]);
+    repo.pm(&["next"]).ok().says(&format!("2 more tasks are meant for {dir};"));
+    repo.plan_with("c", &["--workdir", &other, "--sticky"]);
+    repo.pm(&["next"]).ok().says("1 more task can be claimed only in another context;");
+    repo.plan_with("d", &["--workdir", &other]);
+    repo.pm(&["next"]).ok().says("3 more tasks are meant for other work directories;");
+    repo.pm(&["executing", "--task", "a"]).ok();
+    repo.plan("e");
+    let told = repo.pm(&["pull"]).ok();
+    assert!(!told.stderr.contains("nothing is runnable"), "{told:?}");
+}
+
+#[test]
+fn an_empty_queue_is_told_apart_from_one_that_is_for_others() {
+    let repo = Repo::new();
+    for args in ["next", "pull"] {
+        let told = repo.pm(&[args]).ok();
+        assert_eq!(told.stderr, "nothing is runnable\n");
+    }
+    repo.plan_with("a", &["--sticky"]);
+    for args in ["next", "pull"] {
+        repo.pm(&[args]).ok().says("nothing is runnable here\n");
+    }
+    let told = repo.pm(&["prime"]).ok();
+    assert!(told.stdout.contains("1 runnable (1 of them not here: `pm next --explain` tells why), 0 blocked"));
+    repo.plan_with("b", &["--depends-on", "a"]);
+    for (context, elsewhere) in [("", 1), ("c1", 0)] {
+        let counts = repo.pm_with(&[("PM_CONTEXT_ID", context)], &["prime", "--json"]).json()["counts"].clone();
+        let seen = ["runnable", "elsewhere", "blocked"].map(|key| counts[key].clone());
+        assert_eq!(seen, [1, elsewhere, 1].map(Value::from));
+    }
+    repo.pm_with(&[("PM_CONTEXT_ID", "c1")], &["pull"]).ok();
 }
