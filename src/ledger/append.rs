@@ -172,8 +172,13 @@ impl Ledger<'_> {
             match codec::decode(&commit) {
                 Ok(read_back) if read_back == record => {}
                 Err(DecodeError::TooLong { length }) => {
+                    let hint = match record.content {
+                        Content::Report(_) => "attach long texts as files",
+                        Content::Task(_) => "keep long texts in files of the repository, and name them in the text",
+                        Content::Status(_) | Content::Heartbeat(_) => "say it in fewer words",
+                    };
                     return Err(Error::Usage(format!(
-                        "the record would have {length} bytes, at most {MESSAGE_MAX} are allowed; attach long texts as files"
+                        "the record would have {length} bytes, at most {MESSAGE_MAX} are allowed; {hint}"
                     )));
                 }
                 other => panic!("a record that cannot be read back: {record:?} became {other:?}"),

@@ -104,3 +104,33 @@ fn an_empty_queue_is_told_apart_from_one_that_is_for_others() {
     }
     repo.pm_with(&[("PM_CONTEXT_ID", "c1")], &["pull"]).ok();
 }
+
+#[test]
+fn a_text_that_cannot_be_planned_comes_with_advice_for_plans() {
+    let repo = Repo::new();
+    let big = "0123456789abcdef".repeat(1 << 16);
+    std::fs::write(repo.path().join("binary"), [0xff, 0xfe, 0]).expect("written");
+    std::fs::write(repo.path().join("plan.json"), format!("{{\"title\":\"T\",\"text\":\"{big}\"}}")).expect("written");
+    repo.plan("old");
+    let before = repo.refs();
+    let name_it = "keep the rest in a file of the repository, and name that in the text";
+    for (args, fed, advice) in [
+        (&["plan", "--title", "T", "--text-file", "-"][..], &big[..], name_it),
+        (&["plan", "--title", "T", "--text-file", "-"], &big[1..], "keep long texts in files of the repository"),
+        (&["bulk-plan", "--input", "plan.json"], "", name_it),
+        (&["replan", "--task", "old", "--text-file", "-"], &big, name_it),
+        (&["plan", "--title", "T", "--text-file", "binary"], "", "binary is not UTF-8 text; keep it in the repository"),
+        (&["bulk-plan", "--input", "binary"], "", "binary is not UTF-8 text; a plan is UTF-8 JSON"),
+    ] {
+        let told = repo.pm_fed(fed, args).fails(2).says(advice);
+        assert!(!told.stderr.contains("attach"), "{told:?}");
+    }
+    assert_eq!(repo.refs(), before);
+    repo.claim("old");
+    let report = ["report", "--task", "old", "--title", "T", "--text-file"];
+    repo.pm_fed(&big, &[&report[..], &["-"]].concat()).fails(2).says("attach it as a file instead (--attach FILE)");
+    let told = repo.pm(&[&report[..], &["binary"]].concat()).fails(2);
+    told.says("binary is not UTF-8 text; attach it as a file instead (--attach FILE)");
+    let state: Value = repo.state("old");
+    assert_eq!(state["status"], "working");
+}
