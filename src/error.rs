@@ -33,7 +33,7 @@ pub enum Error {
         faults: Vec<String>,
     },
     /// A rule said no.
-    #[error("{place}: {refusal}")]
+    #[error("{place}: {}", refusal.told(&place.queue, &place.slug))]
     Refused {
         /// The task.
         task: TaskId,

@@ -77,7 +77,7 @@ impl Args {
     /// 2 with every fault and its line, 4 with every difference, 11 with a cycle.
     pub fn run(&self, session: &Session) -> Result<()> {
         let queue = session.queue(self.queue.as_ref())?;
-        let input = read_text(&self.input)?;
+        let input = read_text(&self.input, "a plan is UTF-8 JSON, and nothing was planned")?;
         let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
         let mut faults = Vec::new();
         let mut lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);

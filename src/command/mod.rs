@@ -113,25 +113,31 @@ pub struct TextArgs {
 }
 
 impl TextArgs {
-    /// The text, raw.
+    /// The text of a task, raw.
     fn read(&self) -> Result<Option<String>> {
+        self.read_else("keep it in the repository, and name it in a text instead")
+    }
+
+    /// The text, raw. `hint`: what to do with a file that is no text.
+    fn read_else(&self, hint: &str) -> Result<Option<String>> {
         match (&self.text, &self.text_file) {
             (Some(text), _) => Ok(Some(text.clone())),
-            (None, Some(file)) => read_text(file).map(Some),
+            (None, Some(file)) => read_text(file, hint).map(Some),
             (None, None) => Ok(None),
         }
     }
 }
 
-/// Reads a whole text file, or standard input for `-`.
-fn read_text(file: &str) -> Result<String> {
+/// Reads a whole text file, or standard input for `-`. `hint`: what to do with one that is no text.
+fn read_text(file: &str, hint: &str) -> Result<String> {
     let mut bytes = Vec::new();
     if file == "-" {
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(Error::io("reading standard input"))?;
     } else {
         bytes = std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))?;
     }
-    String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{file} is not UTF-8 text; attach it as a file instead")))
+    let name = if file == "-" { "standard input" } else { file };
+    String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{name} is not UTF-8 text; {hint}")))
 }
 
 /// Prints the record that an append left behind.
@@ -316,13 +322,9 @@ fn hint_for_ever<'a>(out: &Output, rows: impl Iterator<Item = (&'a TaskState, &'
         0 => format!("{} waits", place(state)),
         others => format!("{} and {} wait", place(state), counted(others, "other")),
     };
-    let opens = match wait.on.place {
-        Some(_) => format!("`pm replan --task {}` opens that again, ", wait.on.named()),
-        None => String::new(),
-    };
     out.note(&format!(
-        "{waits} for what will not be done by itself, such as {}; {opens}`pm cancel --task {}` calls off what waits",
+        "{waits} for what will not be done by itself, such as {}; {}",
         wait.told(None),
-        place(state)
+        wait.way_out(&place(state).to_string())
     ));
 }

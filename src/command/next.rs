@@ -95,7 +95,7 @@ impl Args {
         }
         let Some((name, state)) = runnable.tasks.first() else {
             session.out.result(|| Value::Null, String::new);
-            session.out.note("nothing is runnable");
+            say_nothing_is_runnable(&session.out, &runnable);
             return Ok(());
         };
         let value = task_json(session, name, state)?;
@@ -113,12 +113,14 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
         Some((name, state)) => task_json(session, name, state)?,
         None => Value::Null,
     };
+    let told = |state: &TaskState, why: &Hindrance| why.told(&state.task.queue, &state.task.slug);
     let entry = |(state, why): &&(TaskState, Hindrance)| {
         let code = match why {
             Hindrance::Refused(refusal) => refusal_code(refusal).name(),
             Hindrance::Workdir(_) => "workdir",
         };
-        json!({"task": state.id, "queue": state.task.queue, "slug": state.task.slug, "code": code, "why": why.to_string()})
+        let why = told(state, why);
+        json!({"task": state.id, "queue": state.task.queue, "slug": state.task.slug, "code": code, "why": why})
     };
     session.out.result(
         || json!({"next": next, "runnable": runnable.tasks.len(), "skipped": skipped.iter().map(entry).collect::<Vec<_>>()}),
@@ -127,7 +129,7 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
                 Some((_, state)) => format!("next: {} {}  {}", state.id, place(state), state.task.title),
                 None => "next: nothing is runnable".to_owned(),
             };
-            let line = |(state, why): &&(TaskState, Hindrance)| format!("not {}: {why}", place(state));
+            let line = |(state, why): &&(TaskState, Hindrance)| format!("not {}: {}", place(state), told(state, why));
             std::iter::once(next).chain(skipped.iter().map(line)).collect::<Vec<_>>().join("\n")
         },
     );
@@ -137,10 +139,15 @@ fn explain(session: &Session, runnable: &Runnable) -> Result<()> {
 /// Says what others could claim, and what could not be read.
 pub fn warn_left_out(out: &Output, runnable: &Runnable) {
     warn_damaged(out, &runnable.damaged);
-    for (count, place) in runnable.elsewhere.told() {
-        let tasks = counted(count, "more task");
-        out.warning(&format!("{tasks} can be claimed only {place}; `pm next --explain` tells which"));
+    for (count, what) in runnable.elsewhere.told() {
+        out.warning(&format!("{} {what}; `pm next --explain` tells which", counted(count, "more task")));
     }
+}
+
+/// Says that there is nothing for this caller. (What there is for others was told before.)
+pub fn say_nothing_is_runnable(out: &Output, runnable: &Runnable) {
+    let is_empty = runnable.elsewhere.told().is_empty();
+    out.note(if is_empty { "nothing is runnable" } else { "nothing is runnable here" });
 }
 
 /// The Task record with its state.

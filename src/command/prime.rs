@@ -13,7 +13,9 @@ use crate::id::Queue;
 use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::{Scan, place, prefix};
 use crate::output::span;
+use crate::protocol::decide::Others;
 use crate::protocol::record::Phase;
+use crate::protocol::select;
 use crate::protocol::state::TaskState;
 use crate::protocol::view::Moment;
 use crate::session::{Naming, Session};
@@ -46,7 +48,9 @@ impl Args {
         hint_elsewhere(session, None, &scan)?;
         let queue = session.queue(None)?;
         let mut neighbours = Neighbours::new(&ledger, &scan.tasks);
-        let counts = Counts::of(&scan, &queue, &mut neighbours);
+        let is_offered =
+            |state: &TaskState, others: &Others| select::runnable(state, &ledger.facts(others), &session.dir).is_ok();
+        let counts = Counts::of(&scan, &queue, &mut neighbours, is_offered);
         neighbours.finish()?;
         let watch = Watch::new(session);
         let is_own = |state: &TaskState| state.claim().is_some_and(|claim| claim.holder == session.agent);
@@ -78,19 +82,30 @@ impl Args {
 
 /// How many tasks of a queue are where.
 struct Counts {
+    /// What somebody could claim now.
     runnable: usize,
+    /// The part of it that is not offered to this caller, for its context or work directory.
+    elsewhere: usize,
     blocked: usize,
     phases: BTreeMap<Phase, usize>,
 }
 
 impl Counts {
-    fn of(scan: &Scan, queue: &Queue, neighbours: &mut Neighbours<'_>) -> Counts {
-        let mut counts = Counts { runnable: 0, blocked: 0, phases: Phase::ALL.map(|phase| (phase, 0)).into() };
+    fn of(
+        scan: &Scan,
+        queue: &Queue,
+        neighbours: &mut Neighbours<'_>,
+        is_offered: impl Fn(&TaskState, &Others) -> bool,
+    ) -> Counts {
+        let phases = Phase::ALL.map(|phase| (phase, 0)).into();
+        let mut counts = Counts { runnable: 0, elsewhere: 0, blocked: 0, phases };
         for (_, state) in scan.tasks.iter().filter(|(_, state)| state.task.queue == *queue) {
-            match neighbours.is_blocked(state) {
-                Some(true) => counts.blocked += 1,
-                Some(false) => counts.runnable += 1,
-                None => {}
+            if state.phase() == Some(Phase::New) {
+                let others = neighbours.before_a_claim(state);
+                let is_blocked = others.hindrances().next().is_some();
+                counts.blocked += usize::from(is_blocked);
+                counts.runnable += usize::from(!is_blocked);
+                counts.elsewhere += usize::from(!is_blocked && !is_offered(state, &others));
             }
             if let Some(phase) = state.phase() {
                 *counts.phases.entry(phase).or_default() += 1;
@@ -100,7 +115,7 @@ impl Counts {
     }
 
     fn to_json(&self) -> Value {
-        let mut value = json!({"runnable": self.runnable, "blocked": self.blocked});
+        let mut value = json!({"runnable": self.runnable, "elsewhere": self.elsewhere, "blocked": self.blocked});
         for (phase, count) in &self.phases {
             value[phase.as_str()] = json!(count);
         }
@@ -154,7 +169,12 @@ fn here(session: &Session, queue: &Queue, counts: &Counts) -> Vec<String> {
         },
     );
     let phases: Vec<String> = counts.phases.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
-    field("tasks", format!("{} runnable, {} blocked; {}", counts.runnable, counts.blocked, phases.join(", ")));
+    let elsewhere = match counts.elsewhere {
+        0 => String::new(),
+        count => format!(" ({count} of them not here: `pm next --explain` tells why)"),
+    };
+    let (runnable, blocked) = (counts.runnable, counts.blocked);
+    field("tasks", format!("{runnable} runnable{elsewhere}, {blocked} blocked; {}", phases.join(", ")));
     lines
 }
 

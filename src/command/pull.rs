@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::executing::{claimed_text, lease_ms};
-use super::next::{Filter, task_json, warn_left_out};
+use super::next::{Filter, say_nothing_is_runnable, task_json, warn_left_out};
 use super::print_record;
 use crate::config::duration;
 use crate::error::{Error, Result};
@@ -58,7 +58,6 @@ impl Args {
                 if !self.shell {
                     session.out.result(|| Value::Null, String::new);
                 }
-                session.out.note("nothing is runnable");
                 Ok(())
             }
         }
@@ -95,6 +94,7 @@ impl Args {
                 warn_left_out(&session.out, &runnable);
             }
             if runnable.tasks.is_empty() {
+                say_nothing_is_runnable(&session.out, &runnable);
                 return Ok(None);
             }
             if let Some(error) = locked {

@@ -11,9 +11,10 @@ use crate::protocol::record::Phase;
 use crate::protocol::text::checked_value;
 use crate::session::Session;
 
-/// Take a task from its holder, by an operator's word
+/// Take a task from its holder, or from the context that it is bound to, by an operator's word
 ///
-/// Asks for no TTL. With --if-tip it is a supervisor's own sweep of one task: it succeeds only if nothing was
+/// Asks for no TTL. Whoever holds the task loses it; a sticky task that nobody holds is freed of its context, so that
+/// another one can claim it. With --if-tip it is a supervisor's own sweep of one task: it succeeds only if nothing was
 /// recorded since that tip was observed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -45,12 +46,13 @@ impl Args {
         }
         let intent = match self.if_tip {
             Some(observed) => Intent::Sweep { observed, reason, max_attempts: session.config.max_attempts },
-            None => Intent::Reclaim { claim: None, reason },
+            None => Intent::Reclaim { status: None, reason },
         };
-        let holder = found.state.claim().map(|claim| claim.holder);
+        let holder = found.state.claim().map(|claim| claim.holder.to_string());
+        let from = holder.or_else(|| found.state.context().map(|context| format!("context {context}")));
         let appended = session.writer()?.append(found, intent)?;
         print_appended(&session.out, &appended, || {
-            let from = holder.map_or(String::new(), |holder| format!(" from {holder}"));
+            let from = from.map_or(String::new(), |from| format!(" from {from}"));
             let rejected = appended.state.phase() == Some(Phase::Rejected);
             let then = if rejected { "; rejected after too many attempts" } else { "" };
             format!("reclaimed {}{from}{then}", place(&appended.state))

@@ -45,7 +45,8 @@ impl Args {
     /// 6, 12, 16, 17; 2 for texts, files or commits that cannot be used.
     pub fn run(&self, session: &Session) -> Result<()> {
         let title = text::checked_title(&text::stripped(&self.title))?;
-        let body = self.text.read()?.map_or(Ok(None), |body| text::checked_body(&text::stripped(&body)))?;
+        let body = self.text.read_else("attach it as a file instead (--attach FILE)")?;
+        let body = body.map_or(Ok(None), |body| text::checked_report(&body))?;
         let claim = self.claim.named()?;
         let commit = self.commit.as_deref().map(|rev| work(session, rev)).transpose()?;
         let files = self.files()?;

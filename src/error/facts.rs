@@ -130,9 +130,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         map.insert("yours".to_owned(), json!(held.yours));
     };
     match refusal {
-        Refusal::WrongPhase { phase, held, .. } => {
+        Refusal::WrongPhase { phase, held, successor, .. } => {
             held.iter().for_each(&mut put_held);
             map.insert("status".to_owned(), json!(phase.as_str()));
+            map.extend(successor.iter().map(|successor| ("successor".to_owned(), told(successor))));
         }
         Refusal::LeaseLost { held, .. } => put_held(held),
         Refusal::LeaseLapsed { claim, lapse } => {
@@ -154,8 +155,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
             map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
         }
         Refusal::Context(misfit) => {
-            let bound =
-                |bound: &Bound| json!({"queue": bound.place.0, "slug": bound.place.1, "context_id": bound.context});
+            let bound = |bound: &Bound| {
+                let (queue, slug) = &bound.place;
+                json!({"queue": queue, "slug": slug, "context_id": bound.context, "status": bound.phase.as_str()})
+            };
             let bound: Vec<_> = match misfit {
                 Misfit::Missing { wanted } => wanted.iter().map(bound).collect(),
                 Misfit::Other { wanted, .. } => vec![bound(wanted)],

@@ -103,7 +103,7 @@ impl Ledger<'_> {
         Err(self.outraced(&state))
     }
 
-    /// Decides an intent, and pins it to the claim that it was decided against. `was_free`: the task was new when it was
+    /// Decides an intent, and pins it to the status that it was decided against. `was_free`: the task was new when it was
     /// first looked at, and that has changed since.
     pub(crate) fn decide(&self, state: &TaskState, intent: &mut Intent, was_free: bool) -> Result<Decided> {
         let relied_on = self.reliance(state, intent)?;
@@ -115,8 +115,8 @@ impl Ledger<'_> {
             }
             refusal => refused(state, refusal),
         })?;
-        if let Some(claim) = state.claim() {
-            intent.pin(claim.id);
+        if let Some(at) = &state.status {
+            intent.pin(at.id);
         }
         Ok(Decided { drafts, relied_on })
     }
@@ -172,8 +172,13 @@ impl Ledger<'_> {
             match codec::decode(&commit) {
                 Ok(read_back) if read_back == record => {}
                 Err(DecodeError::TooLong { length }) => {
+                    let hint = match record.content {
+                        Content::Report(_) => "attach long texts as files",
+                        Content::Task(_) => "keep long texts in files of the repository, and name them in the text",
+                        Content::Status(_) | Content::Heartbeat(_) => "say it in fewer words",
+                    };
                     return Err(Error::Usage(format!(
-                        "the record would have {length} bytes, at most {MESSAGE_MAX} are allowed; attach long texts as files"
+                        "the record would have {length} bytes, at most {MESSAGE_MAX} are allowed; {hint}"
                     )));
                 }
                 other => panic!("a record that cannot be read back: {record:?} became {other:?}"),

@@ -135,35 +135,29 @@ impl Ledger<'_> {
         }
     }
 
-    /// Takes a task from its holder, and every claimed task below it from theirs; lower ones first, so that a cascade that
-    /// was killed still finds its way.
+    /// Takes a task from its holder, or from the context that it is bound to, and every claimed task below it from its
+    /// holder; lower ones first, so that a cascade that was killed still finds its way. What is bound below and not claimed
+    /// stays bound: its context may well come back to it.
     ///
     /// # Errors
-    /// `WrongPhase` where nothing there is claimed; failures of the system.
+    /// `WrongPhase` where nothing there is claimed, and the task itself is not bound; failures of the system.
     pub fn reclaim_all(&self, found: &Found, reason: Option<&str>) -> Result<Vec<Step>> {
         let found = &self.caught_up(found, &prefix(Some(&found.state.task.queue)))?;
         let below = self.below(&found.state, |graph, at| graph.children(at).to_vec())?;
         let mut steps = Vec::new();
+        let intent = || Intent::Reclaim { status: None, reason: reason.map(str::to_owned) };
         for (name, state) in below.into_iter().rev() {
-            steps.push(self.reclaim_one(Found { name, state }, reason));
+            steps.push(match state.phase() {
+                Some(Phase::Working) => Step::of(&state, self.append(Found { name, state: state.clone() }, intent())),
+                phase => Step::skipped(&state, &phase_told(phase)),
+            });
         }
-        if found.state.phase() != Some(Phase::Working) && !steps.iter().any(Step::is_changed) {
-            let intent = Intent::Reclaim { claim: None, reason: None };
-            return Err(self.allows(found, &intent).err().unwrap_or_else(|| self.outraced(&found.state)));
-        }
-        steps.push(self.reclaim_one(found.clone(), reason));
+        steps.push(match self.allows(found, &intent()) {
+            Ok(()) => Step::of(&found.state, self.append(found.clone(), intent())),
+            Err(refusal) if !steps.iter().any(Step::is_changed) => return Err(refusal),
+            Err(_) => Step::skipped(&found.state, &phase_told(found.state.phase())),
+        });
         Ok(steps)
-    }
-
-    fn reclaim_one(&self, found: Found, reason: Option<&str>) -> Step {
-        let state = found.state.clone();
-        match state.phase() {
-            Some(Phase::Working) => {
-                let intent = Intent::Reclaim { claim: None, reason: reason.map(str::to_owned) };
-                Step::of(&state, self.append(found, intent))
-            }
-            phase => Step::skipped(&state, &phase_told(phase)),
-        }
     }
 
     /// The tasks below one, as `next` leads to them: parents before their children, freshly read.

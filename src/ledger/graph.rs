@@ -57,8 +57,8 @@ pub struct Family {
 }
 
 impl Ledger<'_> {
-    /// Reads what a decision about `state` relies on. Costs nothing but for a claim and a finish; a finish reads the tasks
-    /// of the queue, and a claim of a sticky task all tasks.
+    /// Reads what a decision about `state` relies on. Costs nothing but for a claim, a finish and a superseded task; a finish
+    /// reads the tasks of the queue, and a claim of a sticky task all tasks.
     ///
     /// # Errors
     /// Failures of the system.
@@ -74,8 +74,21 @@ impl Ledger<'_> {
                 out.others.closed_successor = (!is_usable).then(|| unmet(by.0, by.1.as_ref()));
                 Ok(out)
             }
+            (_, Some(Phase::Superseded)) => self.before_a_refusal(state),
             _ => Ok(Reliance::default()),
         }
+    }
+
+    /// What stands for a superseded task. That it cannot be read makes the refusal no other one.
+    fn before_a_refusal(&self, state: &TaskState) -> Result<Reliance> {
+        let mut out = Reliance::default();
+        let Some(by) = state.superseded_by() else { return Ok(out) };
+        let found = match self.successor(by, &mut out) {
+            Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => None,
+            found => found?,
+        };
+        out.others.successor = found.map(|found| unmet(found.state.id, Some(&found)));
+        Ok(out)
     }
 
     fn before_a_claim(&self, state: &TaskState) -> Result<Reliance> {

@@ -1,6 +1,6 @@
 //! What could be claimed now, in the order in which it is handed out, and what waits for what.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use super::Ledger;
@@ -30,28 +30,38 @@ pub struct Runnable {
     pub damaged: Vec<Damage>,
 }
 
-/// How many tasks others could claim, but not this caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How many tasks are offered to others, but not to this caller.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Elsewhere {
     /// Those that belong to another context, or need one.
     pub contexts: usize,
-    /// Those that belong into another work directory.
-    pub workdirs: usize,
+    /// Those that are meant for other work directories, by these. A claim takes them anywhere.
+    pub workdirs: BTreeMap<String, usize>,
 }
 
 impl Elsewhere {
     fn count(&mut self, why: &Hindrance) {
         match why {
             Hindrance::Refused(Refusal::Context(_)) => self.contexts += 1,
-            Hindrance::Workdir(_) => self.workdirs += 1,
+            Hindrance::Workdir(workdir) => *self.workdirs.entry(workdir.clone()).or_default() += 1,
             Hindrance::Refused(_) => {}
         }
     }
 
-    /// How many, and where they can be claimed.
-    pub fn told(self) -> impl Iterator<Item = (usize, &'static str)> {
-        let all = [(self.contexts, "in another context"), (self.workdirs, "in another work directory")];
-        all.into_iter().filter(|(count, _)| *count > 0)
+    /// How many, and why they are not offered here.
+    pub fn told(&self) -> Vec<(usize, String)> {
+        let mut told = Vec::new();
+        if self.contexts > 0 {
+            told.push((self.contexts, "can be claimed only in another context".to_owned()));
+        }
+        let count = self.workdirs.values().sum();
+        let are = if count == 1 { "is" } else { "are" };
+        match (self.workdirs.keys().next(), self.workdirs.len()) {
+            (Some(workdir), 1) => told.push((count, format!("{are} meant for {workdir}"))),
+            (Some(_), _) => told.push((count, format!("{are} meant for other work directories"))),
+            (None, _) => {}
+        }
+        told
     }
 }
 

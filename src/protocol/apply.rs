@@ -250,6 +250,10 @@ fn transition(state: &TaskState, at: &StatusAt, record: &Record, next: &Status) 
         (Pending::Nothing, Phase::Working, Phase::New, Some(Mark::Reclaimed)) => {
             Ok(Expected { reclaims: 0, context: Some(None), ..same })
         }
+        // Nobody holds it, and so there must be a context to take it from.
+        (Pending::Nothing, Phase::New, Phase::New, Some(Mark::Reclaimed)) if now.context.is_some() => {
+            Ok(Expected { reclaims: 0, context: Some(None), ..same })
+        }
         (Pending::Preempt { by, synthetic, reported }, Phase::Working, _, Some(Mark::Reclaimed)) => {
             prepared_by(by, record)?;
             let reclaims = if *reported { 0 } else { now.reclaims.saturating_add(1) };

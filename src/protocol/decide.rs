@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub agent: &'a AgentId,
     /// In which context, if in one.
     pub context: Option<&'a ContextId>,
-    /// What other tasks have to say; only a claim, a finish and a replacement look at it.
+    /// What other tasks have to say; only a claim, a finish, a replacement and the refusal of a superseded task look at it.
     pub others: &'a Others,
 }
 
@@ -35,6 +35,8 @@ pub struct Others {
     pub original: Option<Unmet>,
     /// The children that are not settled.
     pub open_children: Vec<Unmet>,
+    /// What stands for this one, if it is superseded.
+    pub successor: Option<Unmet>,
     /// The task that is to take this one's place, if it cannot any more.
     pub closed_successor: Option<Unmet>,
     /// The sticky tasks that are tied to this one and bound to a context.
@@ -138,7 +140,8 @@ pub fn claimable(state: &TaskState, facts: &Facts<'_>) -> Result<(), Refusal> {
     }
     if at.status.phase != Phase::New {
         let held = state.claim().map(|claim| held_by(&claim, facts));
-        return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held });
+        let successor = successor(state, facts);
+        return Err(Refusal::WrongPhase { verb: Verb::Claim, phase: at.status.phase, held, successor });
     }
     let others = facts.others;
     in_context(state, &others.tied, facts.context)?;
@@ -163,11 +166,28 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
     let now = &at.status;
     // Every status carries the counters and the bound context of the one before it.
     let next = |phase| Status { context: now.context.clone(), ..Status::new(phase, now.attempt, now.reclaims) };
+    // Whoever takes a task away takes it from its context, too.
+    let taken = |reason: &Option<String>| {
+        let mark = Some(Mark::Reclaimed);
+        Status { reclaims: 0, context: None, mark, reason: reason.clone(), ..next(Phase::New) }
+    };
     let claim = state.claim();
     let held = claim.as_ref().map(|claim| held_by(claim, facts));
 
     // What does not need a holder.
     match (intent, now.phase) {
+        (Intent::Reclaim { status: pinned, reason }, Phase::New) if now.context.is_some() => {
+            if pinned.is_some_and(|pinned| pinned != at.id) {
+                return Err(Refusal::RaceLost { held });
+            }
+            return Ok(vec![draft(facts.agent, taken(reason))]);
+        }
+        (Intent::Sweep { observed, reason, .. }, Phase::New) if now.context.is_some() => {
+            if state.tip != *observed {
+                return Err(Refusal::RaceLost { held });
+            }
+            return Ok(vec![draft(facts.agent, taken(reason))]);
+        }
         (Intent::Claim { ttl }, _) => {
             claimable(state, facts)?;
             let context = if state.task.sticky { facts.context.cloned() } else { now.context.clone() };
@@ -198,7 +218,8 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
         _ => {}
     }
 
-    let wrong_phase = Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: held.clone() };
+    let successor = successor(state, facts);
+    let wrong_phase = Refusal::WrongPhase { verb: intent.verb(), phase: now.phase, held: held.clone(), successor };
     let Some(claim) = claim else { return Err(wrong_phase) };
     match intent {
         Intent::Heartbeat { claim: named, progress } => {
@@ -240,17 +261,13 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             if state.tip != *observed {
                 return Err(Refusal::RaceLost { held });
             }
-            let next =
-                Status { context: None, mark: Some(Mark::Reclaimed), reason: reason.clone(), ..next(Phase::New) };
-            Ok(swept(state, next, facts.agent, *max_attempts))
+            Ok(swept(state, Status { reclaims: now.reclaims, ..taken(reason) }, facts.agent, *max_attempts))
         }
-        Intent::Reclaim { claim: pinned, reason } => {
+        Intent::Reclaim { status: pinned, reason } => {
             if pinned.is_some_and(|pinned| pinned != claim.id) {
                 return Err(Refusal::RaceLost { held });
             }
-            let mark = Some(Mark::Reclaimed);
-            let status = Status { reclaims: 0, context: None, mark, reason: reason.clone(), ..next(Phase::New) };
-            Ok(vec![draft(facts.agent, status)])
+            Ok(vec![draft(facts.agent, taken(reason))])
         }
         Intent::Claim { .. } | Intent::Cancel { .. } | Intent::Replan { .. } | Intent::Supersede { .. } => {
             Err(wrong_phase)
@@ -270,6 +287,12 @@ fn synthetic(agent: &AgentId, title: String) -> Draft {
 
 fn held_by(claim: &Claim, facts: &Facts<'_>) -> HeldBy {
     HeldBy { holder: claim.holder.clone(), claim: claim.id, yours: claim.holder == *facts.agent }
+}
+
+/// What stands for a superseded task, as it was read; else as the task names it.
+fn successor(state: &TaskState, facts: &Facts<'_>) -> Option<Box<Unmet>> {
+    let named = || state.superseded_by().map(|task| Unmet { task, place: None, phase: None });
+    facts.others.successor.clone().or_else(named).map(Box::new)
 }
 
 /// Rule 2, and that the holder acts in the context that its claim was bound to.

@@ -46,19 +46,21 @@ pub enum Intent {
         /// The report that was verified, and what the verifier said; where the task has one and is to be done.
         verified: Option<Verified>,
     },
-    /// Take the task from a holder that was silent too long: only while the tip is the one that was observed.
+    /// Take the task from a holder that was silent too long: only while the tip is the one that was observed. A supervisor
+    /// who observed a task that nobody holds frees it of its context; a sweep observes claims only.
     Sweep {
-        /// The tip whose age was judged.
+        /// The tip that was observed.
         observed: RecordId,
         /// Why, for the audit trail.
         reason: Option<String>,
         /// The limit for tasks that set none themselves (`pm.maxAttempts`); 0 is none.
         max_attempts: u32,
     },
-    /// Take the task from its holder, by an operator's word.
+    /// Take the task from its holder, by an operator's word; or, where nobody holds it, from the context that it is bound
+    /// to.
     Reclaim {
-        /// The claim that this is meant for, once it is known.
-        claim: Option<RecordId>,
+        /// The status that this is meant for, once it is known: the claim, or the one that left the task bound.
+        status: Option<RecordId>,
         /// Why.
         reason: Option<String>,
     },
@@ -107,8 +109,9 @@ impl Intent {
         }
     }
 
-    /// Pins the intent to the claim that it was first decided against: after a lost race it is never decided
-    /// against a newer one. Only for an intent that `decide` has allowed: a named claim proves the holder by itself.
+    /// Pins the intent to the status that it was first decided against, which is the claim of a task that is held: after a
+    /// lost race it is never decided against a newer one. Only for an intent that `decide` has allowed: a named claim
+    /// proves the holder by itself.
     pub fn pin(&mut self, current: RecordId) {
         match self {
             Intent::Claim { .. }
@@ -120,7 +123,7 @@ impl Intent {
             | Intent::Report { claim, .. }
             | Intent::Release { claim, .. }
             | Intent::Finish { claim, .. }
-            | Intent::Reclaim { claim, .. } => *claim = Some(current),
+            | Intent::Reclaim { status: claim, .. } => *claim = Some(current),
         }
     }
 }

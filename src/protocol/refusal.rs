@@ -125,6 +125,17 @@ impl Wait {
         self.role == Role::Original || !matches!(self.on.phase, Some(Phase::New | Phase::Working))
     }
 
+    /// How an operator ends it for the task that waits, command by command.
+    pub fn way_out(&self, waiting: &str) -> String {
+        let replan = |what: &str| format!("`pm replan --task {}` {what}, ", self.on.named());
+        let replan = match (self.role, self.on.phase) {
+            (Role::Original, Some(_)) => replan("completes that"),
+            (Role::Dependency, Some(Phase::Rejected)) => replan("opens that again"),
+            _ => String::new(),
+        };
+        format!("{replan}`pm cancel --task {waiting}` calls off what waits")
+    }
+
     /// For people: what is waited for, and how it stands. In `here`, its queue goes without saying.
     pub fn told(&self, here: Option<&Queue>) -> String {
         let name = match &self.on.place {
@@ -185,7 +196,7 @@ pub enum Refusal {
         what: &'static str,
     },
     /// 6: the task is not in the phase that the request needs.
-    #[error("the task is {phase} and cannot {verb}{}", held.as_ref().map(|held| format!(": it is {held}")).unwrap_or_default())]
+    #[error("the task is {phase} and cannot {verb}{}", wherefore(*verb, *phase, held.as_ref(), successor.as_deref()))]
     WrongPhase {
         /// What was asked.
         verb: Verb,
@@ -193,6 +204,8 @@ pub enum Refusal {
         phase: Phase,
         /// Who holds it, while it is working.
         held: Option<HeldBy>,
+        /// What stands for it now, if it is superseded.
+        successor: Option<Box<Unmet>>,
     },
     /// 12: the caller does not hold the task, or no longer does.
     #[error("{}{held}; stop working on it", named.map(|claim| format!("claim {claim} is not current: the task is ")).unwrap_or_else(|| format!("agent {agent} does not hold the task: it is ")))]
@@ -260,6 +273,36 @@ pub enum Refusal {
     /// 13: the verifier was to be skipped without a reason.
     #[error("the verifier cannot be skipped without a reason: give one of 10 characters or more with --note")]
     SkipWithoutNote,
+}
+
+impl Refusal {
+    /// For people: what the rule says of the task at this place; and where it waits for what will not come by itself, how an
+    /// operator ends that.
+    pub fn told(&self, queue: &Queue, slug: &Slug) -> String {
+        let Refusal::DependenciesOpen { open } = self else { return self.to_string() };
+        let mut waits = open.iter().map(|on| Wait { role: Role::Dependency, on: on.clone() });
+        match waits.find(Wait::is_for_ever) {
+            Some(wait) => {
+                let way_out = wait.way_out(&format!("{queue}/{slug}"));
+                format!("{self}; {} will not be done by itself: {way_out}", wait.on.named())
+            }
+            None => self.to_string(),
+        }
+    }
+}
+
+/// What a phase has to do with it that something cannot be done: who holds the task, what has taken its place, or that
+/// there is nobody to take it from.
+fn wherefore(verb: Verb, phase: Phase, held: Option<&HeldBy>, successor: Option<&Unmet>) -> String {
+    match (held, successor) {
+        (Some(held), _) => format!(": it is {held}"),
+        (None, Some(Unmet { place: None, task, .. })) => format!(": task {task} has taken its place"),
+        (None, Some(successor)) => format!(": {} has taken its place", successor.named()),
+        (None, None) if phase == Phase::New && matches!(verb, Verb::Sweep | Verb::Reclaim) => {
+            ": nobody holds it, and it is bound to no context".to_owned()
+        }
+        (None, None) => String::new(),
+    }
 }
 
 fn join(open: &[Unmet]) -> String {

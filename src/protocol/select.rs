@@ -6,6 +6,7 @@ use std::path::Path;
 use super::decide::{Facts, claimable};
 use super::refusal::Refusal;
 use super::state::TaskState;
+use crate::id::{Queue, Slug};
 
 /// Why a task is not offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,8 +15,18 @@ pub enum Hindrance {
     #[error("{0}")]
     Refused(Refusal),
     /// It has to be worked on elsewhere.
-    #[error("its work directory is {0}")]
+    #[error("it is meant for {0}, and for what is below; `pm executing` takes it anywhere")]
     Workdir(String),
+}
+
+impl Hindrance {
+    /// For people: why the task at this place is not offered, and what ends that.
+    pub fn told(&self, queue: &Queue, slug: &Slug) -> String {
+        match self {
+            Hindrance::Refused(refusal) => refusal.told(queue, slug),
+            Hindrance::Workdir(_) => self.to_string(),
+        }
+    }
 }
 
 /// Whether a task is offered to somebody who works in `dir`: it could be claimed, and it is for this directory or one above.

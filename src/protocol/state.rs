@@ -121,8 +121,9 @@ impl TaskState {
 
     /// The context that the task is bound to, and that it is this task.
     pub fn bound(&self) -> Option<Bound> {
+        let status = &self.status.as_ref()?.status;
         let place = (self.task.queue.clone(), self.task.slug.clone());
-        self.context().map(|context| Bound { place, context: context.clone() })
+        status.context.clone().map(|context| Bound { place, context, phase: status.phase })
     }
 
     /// The task that has taken its place.

@@ -7,8 +7,10 @@
 //!
 //! There is one definition, [`fits`]. A claim asks it about the task and all that is tied to it; heartbeat, report and
 //! finish ask it about the task alone, which the claim has bound: what others plan later never takes a claim away.
+//!
+//! A binding ends by a reclaim, and by nothing else. So whoever is refused is told what to reclaim.
 
-use super::record::ContextId;
+use super::record::{ContextId, Phase};
 use crate::id::{Queue, Slug};
 
 /// A sticky task that is bound to a context.
@@ -18,6 +20,21 @@ pub struct Bound {
     pub place: (Queue, Slug),
     /// The context.
     pub context: ContextId,
+    /// The phase that it is in.
+    pub phase: Phase,
+}
+
+impl Bound {
+    /// How an operator frees the task of its context, command by command; each works as it stands.
+    fn way_out(&self) -> String {
+        let (queue, slug) = &self.place;
+        let reclaim = format!("`pm reclaim --task {queue}/{slug}`");
+        match self.phase {
+            Phase::New => format!("{reclaim} frees it"),
+            Phase::Working => format!("if its holder is gone, {reclaim} frees it"),
+            _ => format!("`pm replan --task {queue}/{slug}` opens it again, and {reclaim} then frees it"),
+        }
+    }
 }
 
 impl std::fmt::Display for Bound {
@@ -37,7 +54,7 @@ pub enum Misfit {
         wanted: Option<Bound>,
     },
     /// The task belongs to another context.
-    #[error("{wanted}, not to {given}; leave it to that context")]
+    #[error("{wanted}, not to {given}; leave it to that context{}", or_free(wanted))]
     Other {
         /// The binding that decides.
         wanted: Bound,
@@ -47,15 +64,24 @@ pub enum Misfit {
     /// What is tied together is bound to two contexts, so none fits: by plans made apart, or machines that could not see
     /// each other.
     #[error(
-        "{first}, but {second}: no context fits both. A reclaim frees a task: open one of them again (`pm replan`) if it is closed, claim it with --context-id {}, and `pm reclaim` it",
-        second.context
+        "{first}, but {second}: no context fits both; {}, to be worked on with --context-id {}",
+        second.way_out(),
+        first.context
     )]
     Split {
-        /// One binding.
-        first: Bound,
+        /// One binding: to the caller's context, if there is one to that.
+        first: Box<Bound>,
         /// Another one.
-        second: Bound,
+        second: Box<Bound>,
     },
+}
+
+/// What else there is to do about a task of another context, while nobody works on it there.
+fn or_free(wanted: &Bound) -> String {
+    match wanted.phase {
+        Phase::Working => String::new(),
+        _ => format!(", or, if that is gone: {}", wanted.way_out()),
+    }
 }
 
 /// Whether `given` may work on a sticky task, when it and what is tied to it are `bound` so.
@@ -63,11 +89,11 @@ pub enum Misfit {
 /// # Errors
 /// Why not.
 pub fn fits(bound: &[Bound], given: Option<&ContextId>) -> Result<(), Misfit> {
-    let first = bound.first();
+    let first = bound.iter().find(|bound| Some(&bound.context) == given).or(bound.first());
     if let Some(first) = first
         && let Some(second) = bound.iter().find(|other| other.context != first.context)
     {
-        return Err(Misfit::Split { first: first.clone(), second: second.clone() });
+        return Err(Misfit::Split { first: Box::new(first.clone()), second: Box::new(second.clone()) });
     }
     match (first, given) {
         (wanted, None) => Err(Misfit::Missing { wanted: wanted.cloned() }),

@@ -129,13 +129,22 @@ pub fn optional(what: &'static str, value: &str) -> Result<Option<String>, TextE
     if value.is_empty() { Ok(None) } else { checked_value(what, value).map(Some) }
 }
 
-/// Checks a body and brings it into its one stored form: LF line ends, exactly one final newline, or absent.
+/// Checks the text of a task and brings it into its one stored form: LF line ends, exactly one final newline, or absent.
 pub fn checked_body(text: &str) -> Result<Option<String>, TextError> {
+    checked_text(text, "; keep the rest in a file of the repository, and name that in the text")
+}
+
+/// Checks the text of a report, without what no record may hold: reports often hold the output of programs. Its form is
+/// that of [`checked_body`].
+pub fn checked_report(text: &str) -> Result<Option<String>, TextError> {
+    checked_text(&stripped(text), "; attach it as a file instead (--attach FILE)")
+}
+
+fn checked_text(text: &str, hint: &'static str) -> Result<Option<String>, TextError> {
     let what = "the text";
     let Some(body) = normalised(text) else { return Ok(None) };
     checked(what, &body)?;
     if body.len() > MESSAGE_MAX {
-        let hint = "; attach it as a file instead";
         return Err(TextError::TooLong { what, length: body.len(), most: MESSAGE_MAX, unit: "bytes", hint });
     }
     Ok(Some(body))

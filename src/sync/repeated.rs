@@ -169,8 +169,8 @@ fn repeated(
     if is_claim && state.claim().map(|claim| claim.id) != Some(tip) {
         return Ok(None);
     }
-    // Whoever takes a task away means the claim that is there now.
-    if matches!(intent, Intent::Reclaim { .. }) && state.claim().is_some() {
+    // Whoever takes a task away means the claim or the binding that is there now.
+    if matches!(intent, Intent::Reclaim { .. }) && (state.claim().is_some() || state.context().is_some()) {
         return Ok(None);
     }
     Ok(Some((ledger.appended(state.clone(), sent), delivery)))

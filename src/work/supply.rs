@@ -300,8 +300,11 @@ impl Supply {
         for damage in &runnable.damaged {
             shelf.warn(damage.to_string(), tell);
         }
-        for (_, place) in runnable.elsewhere.told() {
-            shelf.warn(format!("there are tasks that can be claimed only {place}"), tell);
+        if runnable.elsewhere.contexts > 0 {
+            shelf.warn("there are tasks that can be claimed only in another context".to_owned(), tell);
+        }
+        for workdir in runnable.elsewhere.workdirs.keys() {
+            shelf.warn(format!("there are tasks that are meant for {workdir}"), tell);
         }
     }
 

@@ -59,7 +59,8 @@ fn last(chain: &[Raw], status: &str) -> usize {
 }
 
 impl Ground {
-    /// A parent whose sticky children depend on one another, tasks that took two attempts, and one that was replaced.
+    /// A parent whose sticky children depend on one another, tasks that took two attempts, one that was replaced, and one
+    /// that was freed of its context.
     fn new() -> Ground {
         let repo = Repo::new();
         let run = |args: &[&str]| {
@@ -79,6 +80,7 @@ impl Ground {
         plan("twice", &[]);
         plan("old", &[]);
         plan("user", &["--depends-on", "old"]);
+        plan("freed", &["--sticky"]);
         run(&["replan", "--task", "old", "--text", "Otherwise"]);
         for slug in ["base", "old-r1"] {
             claim(slug);
@@ -96,7 +98,11 @@ impl Ground {
         }
         run(&["release", "--task", "child-b"]);
         claim("child-b");
-        for slug in ["twice", "child-b", "user", "parent"] {
+        run(&["executing", "--task", "freed", "--context-id", "c2"]);
+        run(&["release", "--task", "freed"]);
+        run(&["reclaim", "--task", "freed"]);
+        claim("freed");
+        for slug in ["twice", "child-b", "user", "parent", "freed"] {
             finish(slug);
         }
         repo.assert_sound();
@@ -154,8 +160,8 @@ fn the_checker_names_what_was_tampered_with() {
     let ground = Ground::new();
     let (figures, faults) = coherence::judge(ground.repo.path()).expect("a ledger");
     assert!(faults.is_empty(), "{faults:?}");
-    assert_eq!((figures.tasks, figures.records, figures.claims, figures.swept), (8, 54, 10, 2), "{figures:?}");
-    assert_eq!((figures.sticky, figures.contexts, &*figures.groups), (2, 1, &[2][..]), "{figures:?}");
+    assert_eq!((figures.tasks, figures.records, figures.claims, figures.swept), (9, 63, 12, 2), "{figures:?}");
+    assert_eq!((figures.sticky, figures.contexts, &*figures.groups), (3, 2, &[2, 1][..]), "{figures:?}");
 
     let later = |slug: &str, status: &'static str| {
         ground.tamper(slug, |chain| {
@@ -311,6 +317,17 @@ fn the_checker_names_what_was_tampered_with() {
             },
             Rule::OnlyTheHolder,
             "twice",
+        ),
+        (
+            "freed of a context, and bound to none",
+            &|| {
+                ground.tamper("freed", |chain| {
+                    let at = chain.iter().position(|raw| raw.text.contains("\nReclaimed: true\n")).expect("a reclaim");
+                    chain[at - 1].drop_line("Context: ");
+                });
+            },
+            Rule::OnlyTheHolder,
+            "freed",
         ),
         (
             "a claim with no larger number",

@@ -54,6 +54,11 @@ fn lives(hub: &Hub) {
     pm(&["executing", "--task", "a"]);
     pm(&["report", "--task", "a", "--title", "T"]);
     pm(&["finished", "--task", "a"]);
+    pm(&["plan", "--title", "S", "--slug", "s", "--sticky"]);
+    pm(&["executing", "--task", "s", "--context-id", "c1"]);
+    pm(&["release", "--task", "s"]);
+    pm(&["reclaim", "--task", "s"]);
+    pm(&["executing", "--task", "s", "--context-id", "c2"]);
     // Many records of one task, and of several, at once.
     hub.repo.work_off("b.lock");
     hub.repo.plan("c");

@@ -30,6 +30,8 @@ impl Lost {
     /// Runs a command that is carried out at the hub, and can never learn so: the network is gone right after.
     pub(super) fn after(far: Far<GitDaemon>, repo: Repo, args: &[&str]) -> (Lost, String) {
         let json = [args, &["--json"]].concat();
+        // What names no task means the one that there is.
+        let slug = args.iter().skip_while(|arg| **arg != "--task").nth(1).unwrap_or(&"t");
         let before = own(&repo, "refs/pm/");
         let gate = far.hub.close_gate();
         let there = refs_at(&far.hub);
@@ -43,9 +45,9 @@ impl Lost {
         let record = text(&error["record"]);
         assert_eq!((&error["code"], &error["exit"]), (&"answer_lost".into(), &22.into()));
         assert_eq!((&error["remote"], &error["recorded"]), (&REMOTE.into(), &"unknown".into()));
-        assert_eq!(own(&repo, "refs/pm-pending"), format!("refs/pm-pending/default/t {record}"));
+        assert_eq!(own(&repo, "refs/pm-pending"), format!("refs/pm-pending/default/{slug} {record}"));
         assert_eq!(own(&repo, "refs/pm/"), before, "no ref of the ledger moved here");
-        assert_eq!(tip_at(&far.hub, "t"), record);
+        assert_eq!(tip_at(&far.hub, slug), record);
         (Lost { far, repo }, record)
     }
 

@@ -148,6 +148,24 @@ fn the_answer_to_an_earlier_command_is_none_to_one_that_means_something_else() {
 }
 
 #[test]
+fn the_answer_to_a_reclaim_is_none_to_one_of_a_task_that_was_bound_again() {
+    let Some((far, repo)) = world() else { return };
+    let claim = ["executing", "--task", "s", "--context-id"];
+    repo.pm(&["plan", "--title", "Do s", "--slug", "s", "--sticky"]).ok();
+    repo.pm_as("w2", &[&claim[..], &["c1"]].concat()).ok();
+    repo.pm_as("w2", &["release", "--task", "s"]).ok();
+    let (lost, record) = Lost::after(far, repo, &["reclaim", "--task", "s"]);
+    lost.heal();
+    lost.repo.pm(&["sync"]).ok();
+    lost.repo.pm_as("w3", &[&claim[..], &["c2"]].concat()).ok();
+    lost.repo.pm_as("w3", &["release", "--task", "s"]).ok();
+    let again = lost.repo.pm(&["reclaim", "--task", "s", "--json"]).json();
+    assert_ne!(again["sha"], record.as_str());
+    assert_eq!(lost.repo.state("s")["context_id"], serde_json::Value::Null);
+    assert_level(&lost.far.hub, &lost.repo, "s");
+}
+
+#[test]
 fn an_answer_reaches_who_acts_for_the_holder_of_a_claim() {
     let Some((far, repo)) = world() else { return };
     let claim = repo.claim("t");

@@ -95,8 +95,7 @@ fn open_claims_are_listed_with_what_to_export_and_tasks_are_counted() {
     assert!(
         line(&told, "tasks").ends_with("1 runnable, 1 blocked; 2 new, 2 working, 0 done, 0 rejected, 0 superseded")
     );
-    let counts =
-        json!({"runnable": 1, "blocked": 1, "new": 2, "working": 2, "done": 0, "rejected": 0, "superseded": 0});
+    let counts = json!({"runnable": 1, "elsewhere": 0, "blocked": 1, "new": 2, "working": 2, "done": 0, "rejected": 0, "superseded": 0});
     assert_eq!(json["counts"], counts);
     let slugs: Vec<&Value> = json["claims"].as_array().expect("an array").iter().map(|claim| &claim["slug"]).collect();
     assert_eq!(slugs, ["a", "d"]);

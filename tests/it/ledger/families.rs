@@ -334,6 +334,10 @@ fn a_tied_task_that_another_context_finished_or_gave_back_still_counts() {
 fn a_tied_task_that_the_same_context_claims_or_that_is_freed_again_lets_the_claim_through() {
     on_both_stores(|store| drop(claim_of_tied(store, "c1", &[]).expect("claimed")));
     on_both_stores(|store| drop(claim_of_tied(store, "c2", &[reclaim()]).expect("claimed")));
+    on_both_stores(|store| drop(claim_of_tied(store, "c2", &[release(), reclaim()]).expect("claimed")));
+    on_both_stores(|store| {
+        drop(claim_of_tied(store, "c2", &[report(), finish(), replan(), reclaim()]).expect("claimed"));
+    });
 }
 
 #[test]

@@ -5,8 +5,10 @@
 
 use std::cell::Cell;
 
-use pm::error::Error;
+use pm::error::{Error, Result};
+use pm::id::RecordId;
 use pm::ledger::Ledger;
+use pm::ledger::append::Appended;
 use pm::protocol::decide::Intent;
 use pm::protocol::record::{Content, Phase};
 use pm::protocol::refusal::Refusal;
@@ -187,6 +189,59 @@ fn a_reclaim_that_loses_to_another_claim_leaves_that_one_alone() {
         let result = act(&world.ledger(&watched, "sweeper"), "a", reclaim());
         let Refusal::RaceLost { held: Some(held) } = refusal(result) else { panic!("not a lost race") };
         assert_eq!(held.holder.as_str(), "w2");
+    });
+}
+
+/// A supervisor frees a sticky task that c1 gave back, while others do something with it.
+fn free(store: &dyn Store, intent: impl Fn(RecordId) -> Intent, meanwhile: &[(&str, Intent)]) -> Result<Appended> {
+    let world = World::new();
+    let own = world.ledger_in(store, "w1", "c1");
+    own.create(sticky("a", &[])).expect("planned");
+    [claim(), release()].into_iter().for_each(|intent| drop(act(&own, "a", intent).expect("recorded")));
+    let observed = found(&own, "a").state.tip;
+    let watched = Watched::new(store);
+    watched.before_next_swap(|| {
+        for (agent, intent) in meanwhile {
+            act(&world.ledger_in(store, agent, "c1"), "a", intent.clone()).expect("recorded");
+        }
+    });
+    let result = act(&world.ledger(&watched, "sweeper"), "a", intent(observed));
+    let now = found(&own, "a").state;
+    assert_eq!(now.context().is_none(), result.is_ok(), "what came meanwhile stays");
+    result
+}
+
+#[test]
+fn a_reclaim_that_is_to_free_a_task_leaves_who_claims_it_first_alone() {
+    let reclaim = |_| reclaim();
+    for intent in [&reclaim as &dyn Fn(RecordId) -> Intent, &sweep] {
+        on_both_stores(|store| drop(free(store, intent, &[]).expect("freed")));
+        on_both_stores(|store| {
+            let Refusal::RaceLost { held: Some(held) } = refusal(free(store, intent, &[("w2", claim())])) else {
+                panic!("not a lost race")
+            };
+            assert_eq!(held.holder.as_str(), "w2");
+        });
+        // It was claimed and given back: whoever did that may well come back to it.
+        on_both_stores(|store| {
+            let lost = refusal(free(store, intent, &[("w2", claim()), ("w2", release())]));
+            assert_eq!(lost, Refusal::RaceLost { held: None });
+        });
+    }
+}
+
+#[test]
+fn a_reclaim_that_is_to_take_a_claim_does_not_free_what_its_holder_gave_back() {
+    on_both_stores(|store| {
+        let world = World::new();
+        let own = world.ledger_in(store, "w1", "c1");
+        own.create(sticky("a", &[])).expect("planned");
+        act(&own, "a", claim()).expect("claimed");
+        let watched = Watched::new(store);
+        watched.before_next_swap(|| drop(act(&own, "a", release()).expect("released")));
+        let lost = refusal(act(&world.ledger(&watched, "sweeper"), "a", reclaim()));
+        assert_eq!(lost, Refusal::RaceLost { held: None });
+        assert!(found(&own, "a").state.context().is_some());
     });
 }
 

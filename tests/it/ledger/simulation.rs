@@ -240,11 +240,12 @@ impl<'a> Life<'a> {
         Ok(is_finished)
     }
 
-    /// Takes a task away, by a sweep or by an operator's word.
+    /// Takes a task away, by a supervisor's sweep or by an operator's word: from its holder, or from its context.
     fn take(&mut self, at: At) -> TestCaseResult {
-        let expected = if self.oracle.phase(at) == Phase::Working { Ok(()) } else { Err(6) };
+        let expected = self.oracle.take(at);
         let (what, intent) =
             if self.chance.one_in(2) { ("sweep", sweep(self.states[at].tip)) } else { ("reclaim", reclaim()) };
+        let what = if self.oracle.phase(at) == Phase::New { "unbind" } else { what };
         if self.act(what, at, SUPERVISOR, intent, expected)? {
             self.oracle.taken(at);
         }
@@ -346,7 +347,11 @@ impl<'a> Life<'a> {
 
     /// One step of a supervisor, or the death of a worker.
     fn supervise(&mut self) -> TestCaseResult {
-        let what = self.chance.below(16);
+        let what = self.chance.below(17);
+        let bound = (0..self.states.len()).rfind(|at| self.oracle.is_bound(*at));
+        if let (16, Some(at)) = (what, bound) {
+            return self.take(at);
+        }
         let at = self.any(match what {
             0..=3 => &[Phase::Working],
             4 => &[Phase::New, Phase::Working],
@@ -517,6 +522,8 @@ fn every_claim_and_finish_of_a_fleets_life_is_allowed_and_refused_as_the_rules_s
         "finish",
         "finish 14",
         "sweep",
+        "unbind",
+        "unbind 6",
         "cancel",
         "replan",
         "clone",

@@ -315,7 +315,7 @@ pub fn finish() -> Intent {
 }
 
 pub fn reclaim() -> Intent {
-    Intent::Reclaim { claim: None, reason: None }
+    Intent::Reclaim { status: None, reason: None }
 }
 
 pub fn cancel() -> Intent {

@@ -3,8 +3,8 @@
 //! The tables below this file are the specification, a cell for every pair. The caller is always `w1`, in context `c1`. A
 //! number is the exit code of a refusal; a word stands for the records that are written: `claim`, `beat`, `report`, `freed`
 //! (released), `done`, `passed` (done, as the verifier said), `skipped` (done, without it), `reject`, `failed` (rejected, as
-//! the verifier said), `taken` (an operator's reclaim), `swept N` and `kill N` (returned to the queue, or rejected, by a
-//! sweep that is the N-th in a row), `cancelled`, `reopened`, `replaced`.
+//! the verifier said), `taken` (an operator's reclaim), `unbound` (one of a task that nobody holds), `swept N` and `kill N`
+//! (returned to the queue, or rejected, by a sweep that is the N-th in a row), `cancelled`, `reopened`, `replaced`.
 //!
 //! `@` names the current claim (or the last one that was), `!` one that is not current; `*` asks from another context, `-`
 //! from none. `sweep!` observed an older tip, `sweep/2` has a default limit of 2.
@@ -84,7 +84,7 @@ fn intent(verb: &str, named: Option<RecordId>, chain: &Chain) -> Intent {
             let observed = if named.is_some() { older } else { chain.state().tip };
             Intent::Sweep { observed, reason, max_attempts: limit.parse().expect("a limit") }
         }
-        "reclaim" => Intent::Reclaim { claim: named, reason },
+        "reclaim" => Intent::Reclaim { status: named, reason },
         "cancel" => Intent::Cancel { reason },
         "replan" => Intent::Replan { note: reason },
         "supersede" => Intent::Supersede { by: TaskId(id(904).0), note: reason },
@@ -104,7 +104,7 @@ fn others(words: &str) -> Others {
             "child" => others.open_children.push(open(905)),
             context => {
                 let place = ("default".parse().expect("a queue"), "tied".parse().expect("a slug"));
-                others.tied.push(Bound { place, context: context.parse().expect("a context") });
+                others.tied.push(Bound { place, context: context.parse().expect("a context"), phase: Phase::Done });
             }
         }
     }
@@ -121,8 +121,9 @@ fn refused(state: &TaskState, facts: &Facts<'_>, refusal: &Refusal) -> String {
     assert!(!refusal.to_string().is_empty());
     let code = match refusal {
         Refusal::NoStatus => 16,
-        Refusal::WrongPhase { phase, held, .. } => {
+        Refusal::WrongPhase { phase, held, successor, .. } => {
             assert_eq!((Some(*phase), held), (state.phase(), &current));
+            assert_eq!(successor.as_ref().map(|successor| successor.task), state.superseded_by());
             6
         }
         Refusal::LeaseLost { agent, held, .. } => {
@@ -198,6 +199,7 @@ fn written(before: &TaskState, facts: &Facts<'_>, drafts: Vec<Draft>) -> String 
         [Content::Status(status)] => match (status.phase, status.mark) {
             (Phase::Working, None) if by_me => "claim",
             (Phase::New, Some(Mark::Released)) if by_holder => "freed",
+            (Phase::New, Some(Mark::Reclaimed)) if by_me && before.phase() == Some(Phase::New) => "unbound",
             (Phase::New, Some(Mark::Reclaimed)) if by_me => "taken",
             (Phase::New, Some(Mark::Replanned)) if by_me => "reopened",
             (Phase::Superseded, None) if by_me && status.superseded_by == Some(TaskId(id(904).0)) => "replaced",
@@ -310,7 +312,7 @@ fn every_intent_in_every_state_comes_out_as_the_table_says() {
         *columns_of.entry(kind.to_owned()).or_default() += 1;
     }
     assert_eq!(columns_of.len(), 10, "every kind of intent has its columns: {columns_of:?}");
-    assert_eq!(STATES.len() * columns.len(), 3479, "the pairs that docs/testing.md counts");
+    assert_eq!(STATES.len() * columns.len(), 3528, "the pairs that docs/testing.md counts");
 }
 
 #[test]

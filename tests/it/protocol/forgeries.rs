@@ -2,7 +2,7 @@
 //!
 //! `chain` gives every record right links and counters, so that a row breaks exactly what it says. A row of `FORGED`
 //! is a record that `apply` accepts until it is forged; a row of `MISPLACED` is one that is whole, but may not stand
-//! there.
+//! there. Long, since the rows of all rules stand together.
 
 use pm::id::TaskId;
 use pm::protocol::apply::Rule::{self, *};
@@ -124,6 +124,9 @@ const FORGED: &[Forged] = &[
     ("plan", "claim", |r| status(r).phase = Phase::New, Transition),
     ("plan", "claim", |r| status(r).phase = Phase::Rejected, Transition),
     ("plan", "claim", |r| status(r).mark = Some(Mark::Reclaimed), Transition),
+    ("plan+sticky claim release", "taken", |r| status(r).mark = None, Transition),
+    ("plan+sticky claim release", "taken", |r| status(r).mark = Some(Mark::Released), Transition),
+    ("plan+sticky claim release", "taken", |r| status(r).mark = Some(Mark::Replanned), Transition),
     ("plan claim", "release", |r| status(r).mark = None, Transition),
     ("plan claim", "release", |r| status(r).mark = Some(Mark::Replanned), Transition),
     ("plan claim report", "done", |r| status(r).mark = Some(Mark::Cancelled), Transition),
@@ -157,6 +160,10 @@ const FORGED: &[Forged] = &[
     ("plan+sticky claim report", "done", |r| context(r, "c2"), Counters),
     ("plan+sticky claim preempt", "swept", |r| context(r, "c1"), Counters),
     ("plan+sticky claim", "taken", |r| context(r, "c1"), Counters),
+    ("plan+sticky claim release", "taken", |r| context(r, "c1"), Counters),
+    ("plan+sticky claim release", "taken", |r| context(r, "c2"), Counters),
+    ("plan+sticky claim release", "taken", |r| status(r).attempt = 2, Counters),
+    ("plan+sticky claim release", "taken", |r| status(r).reclaims = 1, Counters),
     ("plan", "claim", |r| context(r, "c1"), Fields),
     ("plan claim", "release", |r| context(r, "c1"), Counters),
     // Rule 5.
@@ -235,6 +242,13 @@ const MISPLACED: &[(&str, &str, Rule)] = &[
     ("plan", "killed", Transition),
     ("plan", "cancelled", Transition),
     ("plan", "replan", Transition),
+    // Unless it is bound to a context: from that it is taken, once.
+    ("plan claim release", "taken", Transition),
+    ("plan+sticky", "taken", Transition),
+    ("plan+sticky claim release taken", "taken", Transition),
+    ("plan+sticky claim report done", "taken", Transition),
+    ("plan+sticky claim release", "preempt", Transition),
+    ("plan+sticky claim release synthetic", "taken", Prepared),
     // A task that is held is not claimed, replanned or replaced.
     ("plan claim", "claim", Transition),
     ("plan claim", "claim:w2", Transition),

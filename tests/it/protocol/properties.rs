@@ -103,7 +103,7 @@ fn others(n: u8) -> Others {
     let open = || Unmet { task: TaskId(id(901).0), place: None, phase: Some(Phase::New) };
     let tied = |context: &str| {
         let place = ("default".parse().expect("a queue"), "tied".parse().expect("a slug"));
-        vec![Bound { place, context: context.parse().expect("a context") }]
+        vec![Bound { place, context: context.parse().expect("a context"), phase: Phase::Done }]
     };
     match n {
         0 => Others { unmet: vec![open()], ..Others::default() },
@@ -168,7 +168,10 @@ impl Walk {
             }
             Act::Sweep(n) => sweep(tip, n),
             Act::SweepLate(n) => sweep(late(n), n),
-            Act::Reclaim(n) => Intent::Reclaim { claim: self.named(n), reason: None },
+            Act::Reclaim(n) => {
+                let current = self.chain.state().status.as_ref().map(|at| at.id);
+                Intent::Reclaim { status: if n % 4 == 3 { current } else { self.named(n) }, reason: None }
+            }
             Act::Cancel => Intent::Cancel { reason: None },
             Act::Replan => Intent::Replan { note: None },
             Act::Supersede => Intent::Supersede { by: TaskId(id(904).0), note: None },
@@ -228,7 +231,7 @@ impl Walk {
             2 => Intent::Heartbeat { claim, progress: None },
             3 => Intent::Release { claim, reason: None },
             4 | 5 => Intent::Finish { claim, done: true, note: None, verified: None },
-            6 => Intent::Reclaim { claim, reason: None },
+            6 => Intent::Reclaim { status: then.status.as_ref().map(|at| at.id), reason: None },
             7 => Intent::Cancel { reason: None },
             8 => Intent::Replan { note: None },
             9 => Intent::Supersede { by: TaskId(id(904).0), note: None },
@@ -321,6 +324,7 @@ fn random_walks_keep_every_promise() {
         "sweep",
         "kill",
         "reclaim",
+        "unbind",
         "cancel",
         "replan",
         "supersede",

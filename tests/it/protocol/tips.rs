@@ -151,7 +151,7 @@ fn a_forged_ledger_never_makes_a_decision_panic_or_contradict_the_fold() {
             Intent::Finish { claim, done: true, note: None, verified: None },
             Intent::Finish { claim, done: false, note: None, verified: None },
             Intent::Sweep { observed: state.tip, reason: None, max_attempts: u32::from(n % 4) },
-            Intent::Reclaim { claim, reason: None },
+            Intent::Reclaim { status: claim, reason: None },
             Intent::Finish { claim, done: n % 2 == 0, note: Some("ten letters".to_owned()), verified },
             Intent::Cancel { reason: None },
             Intent::Replan { note: None },

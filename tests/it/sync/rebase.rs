@@ -55,6 +55,11 @@ fn what_others_than_the_holder_did_is_never_done_again() {
     check("plan", "supersede", "claim", "-");
     check("plan claim report done", "replan", "supersede", "-");
     check("plan claim report done", "supersede", "replan", "-");
+    for theirs in ["claim", "taken", "cancel", "supersede"] {
+        check("plan+sticky claim release", "taken", theirs, "-");
+    }
+    check("plan+sticky claim", "release taken", "beat", "+-");
+    check("plan+sticky claim", "release taken claim+c2:w2", "beat", "+--");
     check("plan claim", "beat sweep", "report", "+--");
     check("plan claim", "beat taken claim:w2 beat:w2", "report", "+---");
 }

@@ -176,6 +176,16 @@ impl Oracle {
         }
     }
 
+    /// Nobody holds the task, and yet it belongs to a context.
+    pub fn is_bound(&self, at: At) -> bool {
+        self.phase(at) == Phase::New && self.tasks[at].context.is_some()
+    }
+
+    /// Rule 4: there must be a holder to take it from, or a context.
+    pub fn take(&self, at: At) -> Answer {
+        unless(self.phase(at) != Phase::Working && !self.is_bound(at), 6)
+    }
+
     /// Whether a task may be planned. A clone takes the place of its original, whatever became of what it names.
     pub fn plan(&self, task: &Task) -> Answer {
         if task.replaces.is_none() {

@@ -26,6 +26,7 @@ bound to c2         | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6
 bound, replanned    | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 unbound by sweep    | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 unbound by hand     | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
+unbound while new   | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 tied to c1          | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 tied to c2          | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 tied to both        | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6

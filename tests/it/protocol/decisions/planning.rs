@@ -26,6 +26,7 @@ bound to c2         | cancelled | 6        | replaced
 bound, replanned    | cancelled | 6        | replaced
 unbound by sweep    | cancelled | 6        | replaced
 unbound by hand     | cancelled | 6        | replaced
+unbound while new   | cancelled | 6        | replaced
 tied to c1          | cancelled | 6        | replaced
 tied to c2          | cancelled | 6        | replaced
 tied to both        | cancelled | 6        | replaced

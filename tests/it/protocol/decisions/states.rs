@@ -28,6 +28,7 @@ pub const STATES: &[(&str, &str, &str)] = &[
     ("bound, replanned", "plan+sticky claim+c2:w2 report:w2 done:w2 replan", ""),
     ("unbound by sweep", "plan+sticky claim+c2:w2 sweep", ""),
     ("unbound by hand", "plan+sticky claim+c2:w2 taken", ""),
+    ("unbound while new", "plan+sticky claim+c2:w2 release:w2 taken", ""),
     ("tied to c1", "plan+sticky", "c1"),
     ("tied to c2", "plan+sticky", "c2"),
     ("tied to both", "plan+sticky", "c1 c2"),

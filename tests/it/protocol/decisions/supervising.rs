@@ -1,4 +1,4 @@
-//! Taking a task away from its holder.
+//! Taking a task away from its holder, or from its context.
 
 pub const SUPERVISE: &str = "
                     | sweep   | sweep! | sweep/1 | sweep/2 | reclaim | reclaim@ | reclaim!
@@ -21,15 +21,16 @@ verifier            | 6       | 6      | 6       | 6       | 6       | 6        
 workdir             | 6       | 6      | 6       | 6       | 6       | 6        | 6
 sticky              | 6       | 6      | 6       | 6       | 6       | 6        | 6
 sticky, blocked     | 6       | 6      | 6       | 6       | 6       | 6        | 6
-bound               | 6       | 6      | 6       | 6       | 6       | 6        | 6
-bound to c2         | 6       | 6      | 6       | 6       | 6       | 6        | 6
-bound, replanned    | 6       | 6      | 6       | 6       | 6       | 6        | 6
+bound               | unbound | 8      | unbound | unbound | unbound | 8        | 8
+bound to c2         | unbound | 8      | unbound | unbound | unbound | 8        | 8
+bound, replanned    | unbound | 8      | unbound | unbound | unbound | 8        | 8
 unbound by sweep    | 6       | 6      | 6       | 6       | 6       | 6        | 6
 unbound by hand     | 6       | 6      | 6       | 6       | 6       | 6        | 6
+unbound while new   | 6       | 6      | 6       | 6       | 6       | 6        | 6
 tied to c1          | 6       | 6      | 6       | 6       | 6       | 6        | 6
 tied to c2          | 6       | 6      | 6       | 6       | 6       | 6        | 6
 tied to both        | 6       | 6      | 6       | 6       | 6       | 6        | 6
-bound, tied to c2   | 6       | 6      | 6       | 6       | 6       | 6        | 6
+bound, tied to c2   | unbound | 8      | unbound | unbound | unbound | 8        | 8
 c2 and blocked      | 6       | 6      | 6       | 6       | 6       | 6        | 6
 mine                | swept 1 | 8      | kill 1  | swept 1 | taken   | taken    | 8
 mine, beating       | swept 1 | 8      | kill 1  | swept 1 | taken   | taken    | 8

@@ -26,6 +26,7 @@ bound to c2         | 10    | 10     | 10     | 6    | 6     | 6     | 6     | 6
 bound, replanned    | 10    | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 unbound by sweep    | claim | claim  | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 unbound by hand     | claim | claim  | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
+unbound while new   | claim | claim  | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 tied to c1          | claim | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 tied to c2          | 10    | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 tied to both        | 10    | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6

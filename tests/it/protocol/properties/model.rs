@@ -85,6 +85,14 @@ impl Model {
                 self.fits(facts)?;
                 self.finish(facts, *done, note.as_deref(), verified.as_ref())
             }
+            Intent::Sweep { observed: known, .. } | Intent::Reclaim { status: Some(known), .. } if self.is_bound() => {
+                if *known == tip {
+                    Ok(self.unbind())
+                } else {
+                    Err(8)
+                }
+            }
+            Intent::Reclaim { status: None, .. } if self.is_bound() => Ok(self.unbind()),
             Intent::Sweep { observed, max_attempts, .. } => {
                 self.only_while(&[Phase::Working])?;
                 if *observed != tip {
@@ -97,10 +105,10 @@ impl Model {
                 self.context = None;
                 Ok(if kill { "kill" } else { "sweep" })
             }
-            Intent::Reclaim { claim, .. } => {
+            Intent::Reclaim { status, .. } => {
                 self.only_while(&[Phase::Working])?;
                 let current = self.holder.as_ref().map(|(_, claim)| *claim);
-                if claim.is_some() && *claim != current {
+                if status.is_some() && *status != current {
                     return Err(8);
                 }
                 self.leave(Phase::New, 0);
@@ -108,6 +116,16 @@ impl Model {
                 Ok("reclaim")
             }
         }
+    }
+
+    /// Nobody holds the task, and yet it belongs to a context.
+    fn is_bound(&self) -> bool {
+        self.phase == Phase::New && self.context.is_some()
+    }
+
+    fn unbind(&mut self) -> &'static str {
+        self.context = None;
+        "unbind"
     }
 
     fn only_while(&self, phases: &[Phase]) -> Result<(), u8> {

@@ -137,8 +137,9 @@ impl<'a> Reader<'a, '_> {
             "new" if was.is_empty() => {}
             "new" if record.one("Reclaimed").is_some() => {
                 let is_open = self.life.claims.last().is_some_and(|claim| claim.end.is_none());
-                if !is_open {
-                    self.fault(Rule::OnlyTheHolder, record, "takes away what nobody holds");
+                let is_bound = was == "new" && before.is_some_and(|at| at.context().is_some());
+                if !is_open && (is_swept || !is_bound) {
+                    self.fault(Rule::OnlyTheHolder, record, "takes away what nobody holds, and no context has");
                 }
             }
             "new" if record.one("Replanned").is_some() => {}
