@@ -78,7 +78,8 @@ impl Args {
             if let Intent::Finish { verified: pinned, .. } = &mut intent {
                 *pinned = Some(verified);
             }
-        } else if self.skip_verifier {
+        } else if self.skip_verifier && found.state.claim().is_some() {
+            // Of a task that nobody holds the append tells: perhaps this very command has closed it, and was not answered.
             ledger.allows(&found, &intent)?;
             require_reason(&found, &intent)?;
         }
