@@ -25,6 +25,7 @@ use crate::protocol::refusal::Refusal;
 use crate::protocol::state::TaskState;
 use crate::protocol::text::checked_value;
 use crate::session::Session;
+use crate::signals::heeded;
 use crate::sync::delivery;
 use crate::verifier::case::{Case, Room, is_permitted};
 
@@ -168,7 +169,7 @@ fn while_alive<T: Send>(
 ) -> Result<T> {
     let is_over = Arc::new(AtomicBool::new(false));
     let has_ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
         // Before it is noted: once nothing is run any more, a signal ends this process as it ends any.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&has_ended))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&is_over)))

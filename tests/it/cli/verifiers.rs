@@ -187,7 +187,9 @@ fn a_claim_that_is_lost_meanwhile_ends_the_verifier() {
 
 #[test]
 fn whoever_is_told_to_end_ends_the_verifier_and_records_nothing() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    // Where the tests themselves run under `nohup`, what they start ignores a hang-up as well.
+    let heeded = |signal: &Signal| pm::signals::heeded([signal.as_raw()]).next().is_some();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(heeded) {
         let repo = waiting_repo(&[]);
         let process = finishing(&repo, &[]);
         let tip = repo.tip("a");
@@ -196,6 +198,26 @@ fn whoever_is_told_to_end_ends_the_verifier_and_records_nothing() {
         is_gone(&repo);
         assert_eq!((repo.tip("a"), repo.phase("a")), (tip, "working".to_owned()));
     }
+}
+
+#[test]
+fn a_signal_that_it_was_started_to_ignore_ends_neither_a_finish_nor_its_verifier() {
+    let repo = waiting_repo(&["--ttl", "1s"]);
+    let pm = repo.pm_command(&["finished", "--task", "a"]);
+    let script = "trap '' HUP INT; exec \"$0\" \"$@\"";
+    let mut nohup = repo.program("sh", &["-c", script]);
+    nohup.arg(pm.get_program()).args(pm.get_args()).env("PM_AGENT_ID", AGENT);
+    let process = Process::start(&mut nohup);
+    let begun = repo.outside().join("begun");
+    until("the verifier has begun", || begun.exists().then_some(()));
+    process.signal(Signal::HUP);
+    process.signal(Signal::INT);
+    let beats = || repo.pm(&["show", "--json", "--task", "a"]).json()["heartbeat_count"].as_u64();
+    let before = beats();
+    until("it goes on", || (beats() > before).then_some(()));
+    let_go(&repo);
+    process.outcome().ok();
+    assert_eq!(repo.phase("a"), "done");
 }
 
 #[test]
