@@ -14,6 +14,7 @@ use crate::protocol::refusal::Refusal;
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
 use crate::verifier::VerifierError;
+use crate::verifier::form::FormError;
 
 /// The result of everything above the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -222,6 +223,12 @@ impl std::fmt::Display for Place {
 
 impl From<NameError> for Error {
     fn from(error: NameError) -> Self {
+        Error::Usage(error.to_string())
+    }
+}
+
+impl From<FormError> for Error {
+    fn from(error: FormError) -> Self {
         Error::Usage(error.to_string())
     }
 }
