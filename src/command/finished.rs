@@ -33,8 +33,8 @@ use crate::verifier::case::{Case, Room, is_permitted};
 ///
 /// The proof must have been made under this very claim: a report of an earlier attempt proves nothing (exit 7). A task with
 /// a verifier is done only if that passes on this report (exit 9); the claim is kept alive while it runs. Commands that come
-/// out of the ledger run only where `git config pm.allowVerifier` names them. A task with children can be closed once they
-/// are settled (exit 14).
+/// out of the ledger run only where `git config pm.allowVerifier` names them. An LLM command line, `$PM_LLM_CLI`, is split
+/// at white space, whatever quotes it holds. A task with children can be closed once they are settled (exit 14).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
