@@ -13,14 +13,15 @@ use super::{ClaimArgs, TaskArgs, appended_json, print_record};
 use crate::clock::Clock;
 use crate::config::duration;
 use crate::error::{Error, Result};
-use crate::id::Oid;
+use crate::id::{Oid, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::refused;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::{place, prefix};
 use crate::protocol::apply::is_reason;
+use crate::protocol::codec::subject;
 use crate::protocol::decide::{Intent, Verified};
-use crate::protocol::record::{Content, Ttl};
+use crate::protocol::record::{Content, Phase, Record, Ttl};
 use crate::protocol::refusal::Refusal;
 use crate::protocol::state::TaskState;
 use crate::protocol::text::checked_value;
@@ -84,12 +85,15 @@ impl Args {
             ledger.allows(&found, &intent)?;
             require_reason(&found, &intent)?;
         }
+        let (name, ran) = (found.name.clone(), is_verified && !self.skip_verifier);
+        let lost = |error| if ran { lost_meanwhile(&ledger, &name, error) } else { error };
         let (appended, delivered) = match &self.deliver {
             Some(branch) => {
                 let commit = work(session, &found)?;
-                (delivery::deliver(session, &ledger, found, intent, branch, commit)?, Some((branch, commit)))
+                let delivered = delivery::deliver(session, &ledger, found, intent, branch, commit);
+                (delivered.map_err(&lost)?, Some((branch, commit)))
             }
-            None => (ledger.append(found, intent)?, None),
+            None => (ledger.append(found, intent).map_err(&lost)?, None),
         };
         print_record(
             &session.out,
@@ -209,7 +213,7 @@ fn while_alive<T: Send>(
     });
     has_ended.store(true, Ordering::SeqCst);
     match (lost, done) {
-        (Some(lost), _) => Err(lost),
+        (Some(lost), _) => Err(lost_meanwhile(ledger, &found.name, lost)),
         (None, Ok(Some(done))) => Ok(done),
         (None, Ok(None)) => {
             let source = std::io::Error::from(std::io::ErrorKind::Interrupted);
@@ -219,10 +223,41 @@ fn while_alive<T: Send>(
             // Whoever has lost the task has nothing to mend.
             let state = ledger.state(&found.name)?.unwrap_or_else(|| found.state.clone());
             let now = Found { name: found.name.clone(), state };
-            ledger.allows(&now, &Intent::Heartbeat { claim: named, progress: None })?;
-            Err(failed)
+            let still = ledger.allows(&now, &Intent::Heartbeat { claim: named, progress: None });
+            Err(still.err().map_or(failed, |lost| lost_meanwhile(ledger, &found.name, lost)))
         }
     }
+}
+
+/// What is said where the claim ended while its report was verified: who did what since, at most the last two statuses.
+/// Any other error is as it was.
+fn lost_meanwhile(ledger: &Ledger<'_>, name: &RefName, error: Error) -> Error {
+    let Error::Refused { task, place, refusal: refusal @ (Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }) } =
+        error
+    else {
+        return error;
+    };
+    let newest = ledger.state(name).ok().flatten().and_then(|state| state.status).map(|at| at.id);
+    let read = |id: Option<RecordId>| id.and_then(|id| ledger.record(name, id).ok());
+    let newest = read(newest);
+    // What stands below a claim says how the task came to be free for it.
+    let below = newest.as_ref().filter(|record| is_claim(record)).and_then(|record| read(record.links.status));
+    let told = |record: Record| {
+        let reason = match &record.content {
+            Content::Status(status) => status.reason.as_ref().map(|reason| format!(" ({reason})")),
+            _ => None,
+        };
+        format!("{}{}", subject(&record), reason.unwrap_or_default())
+    };
+    let how: Vec<String> = below.into_iter().chain(newest).map(told).collect();
+    if how.is_empty() {
+        return Error::Refused { task, place, refusal };
+    }
+    Error::LostMeanwhile { task, place, refusal: Box::new(refusal), how: how.join(", then ") }
+}
+
+fn is_claim(record: &Record) -> bool {
+    matches!(&record.content, Content::Status(status) if status.phase == Phase::Working)
 }
 
 /// How long ago the newest record of a task was written; for ever, if nobody here can tell.

@@ -159,30 +159,57 @@ fn the_claim_is_kept_alive_while_the_verifier_runs() {
 #[test]
 fn a_report_that_arrives_meanwhile_was_not_verified() {
     let repo = waiting_repo(&[]);
+    let first = text(&repo.pm(&["show", "--json", "--task", "a"]).json()["reports"][0]["sha"]);
     let process = finishing(&repo, &[]);
-    report(&repo, "second", "");
+    let second = report(&repo, "second", "");
     let_go(&repo);
-    assert_eq!(process.outcome().fails(8).error()["code"], "race_lost");
+    let error = process.outcome().fails(8).error();
+    assert_eq!(error["code"], "race_lost");
+    assert_eq!((&error["report"], &error["newest_report"]), (&first.as_str().into(), &second.as_str().into()));
+    let message = text(&error["message"]);
+    let parts = [first.as_str(), "not the newest", second.as_str(), "the same command again"];
+    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     assert_eq!(repo.phase("a"), "working");
     repo.pm(&["finished", "--task", "a"]).ok();
 }
 
 #[test]
-fn a_claim_that_is_lost_meanwhile_ends_the_verifier() {
-    let repo = waiting_repo(&["--ttl", "1s"]);
+fn a_claim_that_is_lost_meanwhile_ends_the_verifier_and_who_took_it_is_told() {
+    let reclaimed = &["reclaim", "--task", "a", "--reason", "too slow"][..];
+    let taken = &["executing", "--task", "a"][..];
+    let cancelled = &["cancel", "--task", "a"][..];
+    for (steps, exit, parts) in [
+        (&[reclaimed][..], 6, &["reclaimed by op (too slow)"][..]),
+        (&[reclaimed, taken], 12, &["reclaimed by op (too slow), then claimed by op, attempt 2"]),
+        (&[cancelled], 6, &["cancelled by op"]),
+    ] {
+        let repo = waiting_repo(&["--ttl", "1s"]);
+        let process = finishing(&repo, &[]);
+        // So that it sees all of the steps or none.
+        process.signal(Signal::STOP);
+        steps.iter().for_each(|step| drop(repo.pm_as("op", step).ok()));
+        let tip = repo.tip("a");
+        process.signal(Signal::CONT);
+        let error = process.outcome().fails(exit).error();
+        let message = text(&error["message"]);
+        let same = ["while its report was verified", "nothing was recorded", "stop working on it"];
+        assert!(parts.iter().chain(&same).all(|part| message.contains(part)), "{message}");
+        is_gone(&repo);
+        assert_eq!(repo.tip("a"), tip);
+    }
+}
+
+#[test]
+fn a_claim_that_is_lost_just_before_the_verifier_passes_closes_nothing() {
+    // So long a lease that no heartbeat comes in between.
+    let repo = waiting_repo(&["--ttl", "1h"]);
     let process = finishing(&repo, &[]);
     repo.pm_as("op", &["reclaim", "--task", "a"]).ok();
-    process.outcome().fails(6);
-    is_gone(&repo);
-
-    fs::remove_file(repo.outside().join("begun")).expect("removed");
-    let claim = repo.claim("a");
-    report(&repo, "again", "");
-    let process = finishing(&repo, &["--claim", &claim]);
-    repo.pm_as("op", &["reclaim", "--task", "a"]).ok();
-    repo.claim("a");
-    process.outcome().fails(12);
-    is_gone(&repo);
+    let_go(&repo);
+    let error = process.outcome().fails(6).error();
+    assert_eq!(error["status"], "new");
+    let message = text(&error["message"]);
+    assert!(message.contains("reclaimed by op; nothing was recorded"), "{message}");
 }
 
 #[test]
