@@ -101,6 +101,37 @@ fn nothing_of_the_ledger_runs_that_this_machine_does_not_allow() {
 }
 
 #[test]
+fn show_and_log_tell_people_what_the_verifier_said() {
+    let told = |repo: &Repo| [&["show", "--task", "a"][..], &["log", "--task", "a"]].map(|args| repo.pm(args).ok());
+    let repo = reported("seq 9", &[]);
+    for outcome in told(&repo) {
+        assert!(!outcome.stdout.contains('→'), "it was not asked yet: {}", outcome.stdout);
+    }
+    repo.pm(&["finished", "--task", "a"]).ok();
+    for outcome in told(&repo) {
+        let lines =
+            "    verifier: seq 9 → exit 0\n      1\n      2\n      3\n      4\n      5\n      6\n      … 3 more lines";
+        assert!(outcome.stdout.contains(lines), "{}", outcome.stdout);
+    }
+
+    let repo = reported("exit 1\n# for ever", &[]);
+    repo.pm(&["finished", "--task", "a", "--skip-verifier", "--note", "checked by hand"]).ok();
+    for outcome in told(&repo) {
+        assert!(outcome.stdout.contains("\n    verifier: exit 1 … → skipped\n"), "{}", outcome.stdout);
+    }
+
+    let repo = Repo::new();
+    let verifier = "echo it does not build; exit 3";
+    repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
+    repo.plan_with("a", &["--verifier", verifier]);
+    repo.pm(&["work", "--until-empty", "--on-failure", "reject", "--", "true"]);
+    for outcome in told(&repo) {
+        let lines = format!("    verifier: {verifier} → exit 3\n      it does not build\n");
+        assert!(outcome.stdout.contains(&lines), "{}", outcome.stdout);
+    }
+}
+
+#[test]
 fn a_rejection_asks_no_verifier_and_a_skip_needs_a_reason() {
     let repo = reported("touch ran", &[]);
     for options in [
