@@ -258,6 +258,50 @@ fn whoever_is_told_to_end_ends_the_verifier_and_records_nothing() {
     }
 }
 
+/// Whether a process has started the guard of a verifier.
+#[cfg(target_os = "linux")]
+fn has_guard(pid: u32) -> bool {
+    let is_guard = |entry: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let parent = read("stat").rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(pid) && read("cmdline").contains("verifier-guard")
+    };
+    fs::read_dir("/proc").expect("listed").flatten().any(is_guard)
+}
+
+/// Kills whoever asks the verifier, once that has begun and is guarded, and waits until nothing of it runs.
+#[cfg(target_os = "linux")]
+fn killed(process: &Process, repo: &Repo) {
+    let begun = repo.outside().join("begun");
+    until("the verifier has begun", || fs::read_to_string(&begun).is_ok_and(|pid| pid.ends_with('\n')).then_some(()));
+    until("it is guarded", || has_guard(process.0.id()).then_some(()));
+    process.signal(Signal::KILL);
+    is_gone(repo);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_verifier_ends_with_the_finish_that_was_killed() {
+    let repo = waiting_repo(&[]);
+    killed(&finishing(&repo, &[]), &repo);
+    assert_eq!(repo.phase("a"), "working");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_verifier_that_is_deaf_and_left_its_group_ends_with_the_runner_that_was_killed() {
+    let repo = Repo::new();
+    // timeout makes a group of its own.
+    let script = repo.outside().join("deaf.sh");
+    fs::write(&script, format!("trap '' TERM\n{}", waiting(repo.outside()))).expect("written");
+    let verifier = format!("timeout 1000 sh '{}'; true", script.display());
+    repo.git(&["config", "--add", "pm.allowVerifier", &verifier]);
+    repo.plan_with("a", &["--verifier", &verifier]);
+    let process = Process::start(&mut repo.pm_command(&["work", "--until-empty", "--", "true"]));
+    killed(&process, &repo);
+    assert_eq!(repo.phase("a"), "working");
+}
+
 #[test]
 fn a_signal_that_it_was_started_to_ignore_ends_neither_a_finish_nor_its_verifier() {
     let repo = waiting_repo(&["--ttl", "1s"]);
