@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::command::{
     bulk_plan, cancel, completions, context_id, demo, doctor, executing, fence, finished, graph, heartbeat, hook, init,
     list, log, lost, man, next, owned, plan, poll, prime, pull, queues, reclaim, release, repair, replan, report, show,
-    status, sweep, sync, verify, wait, work, work_child,
+    status, sweep, sync, verifier_guard, verify, wait, work, work_child,
 };
 use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
@@ -239,6 +239,9 @@ pub enum Command {
     /// Part of work: a process between the runner and one command
     #[command(hide = true)]
     WorkChild(Late<work_child::Args>),
+    /// Part of finished and work: ends the commands of its process group when standard input ends
+    #[command(hide = true)]
+    VerifierGuard(Late<verifier_guard::Args>),
     /// Make a repository a hub that judges what is pushed to it
     Hook(Late<hook::Args>),
     /// Set a repository up for a ledger, and say what it would look like
@@ -326,6 +329,7 @@ impl Command {
                 args.run(&session, &open)
             }
             Command::WorkChild(args) => args.run(),
+            Command::VerifierGuard(args) => args.run().map(done),
             Command::Hook(args) => {
                 global.enter_dir()?;
                 args.run(&here(), &global.output())

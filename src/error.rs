@@ -14,6 +14,7 @@ use crate::protocol::refusal::Refusal;
 use crate::protocol::text::TextError;
 use crate::store::StoreError;
 use crate::verifier::VerifierError;
+use crate::verifier::form::FormError;
 
 /// The result of everything above the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -186,6 +187,20 @@ pub enum Error {
         /// It took too long, and was ended.
         timed_out: bool,
     },
+    /// The claim ended while the verifier of its report ran. Nothing was recorded.
+    #[error(
+        "{place}: the claim ended while its report was verified: the task was {how}; nothing was recorded, stop working on it"
+    )]
+    LostMeanwhile {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        place: Place,
+        /// What the rule said to whoever went on.
+        refusal: Box<Refusal>,
+        /// What others recorded since, oldest first, in words.
+        how: String,
+    },
     /// The verifier of a task was not asked to the end. Nothing was recorded.
     #[error("{0}: {1}")]
     Verifier(Place, VerifierError),
@@ -226,6 +241,12 @@ impl From<NameError> for Error {
     }
 }
 
+impl From<FormError> for Error {
+    fn from(error: FormError) -> Self {
+        Error::Usage(error.to_string())
+    }
+}
+
 impl From<TextError> for Error {
     fn from(error: TextError) -> Self {
         Error::Usage(error.to_string())
@@ -244,6 +265,7 @@ impl Error {
         match self {
             Error::Usage(_) | Error::BadInput { .. } => ExitCode::Usage,
             Error::Refused { refusal, .. } => refusal_code(refusal),
+            Error::LostMeanwhile { refusal, .. } => refusal_code(refusal),
             Error::UnknownTask { .. } => ExitCode::UnknownTask,
             Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
             Error::BatchRaced { .. } | Error::Busy { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
@@ -285,7 +307,7 @@ pub fn refusal_code(refusal: &Refusal) -> ExitCode {
         Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
         Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,
-        Refusal::RaceLost { .. } => ExitCode::RaceLost,
+        Refusal::RaceLost { .. } | Refusal::Outdated { .. } => ExitCode::RaceLost,
         Refusal::DependenciesOpen { .. } | Refusal::NotReplacedYet { .. } => ExitCode::InvalidGraph,
         Refusal::ParentNotClaimed { .. } => ExitCode::ParentNotClaimed,
         Refusal::ChildrenOpen { .. } => ExitCode::ChildrenOpen,

@@ -31,6 +31,7 @@ pub mod output;
 pub mod poll;
 pub mod protocol;
 pub mod session;
+pub mod signals;
 pub mod store;
 pub mod sync;
 pub mod verifier;

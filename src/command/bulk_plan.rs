@@ -18,6 +18,7 @@ use crate::protocol::record::{Label, Priority};
 use crate::protocol::state::TaskState;
 use crate::protocol::text;
 use crate::session::Session;
+use crate::verifier::form;
 
 /// Plan many tasks at once, all or nothing
 ///
@@ -321,12 +322,10 @@ fn checked(line: usize, entry: &Line, dir: &Path) -> std::result::Result<Planned
         fault(format!("its priority is {error}"));
         Priority::default()
     });
-    let verifier = entry.verifier.as_deref().filter(|verifier| !verifier.is_empty());
-    let verifier =
-        verifier.map(|verifier| text::checked_value("the verifier", verifier)).transpose().unwrap_or_else(|error| {
-            fault(error.to_string());
-            None
-        });
+    let verifier = entry.verifier.as_deref().map(form::checked).transpose().unwrap_or_else(|error| {
+        fault(error.to_string());
+        None
+    });
     let workdir =
         entry.workdir.as_ref().map(|given| absolute(dir, Path::new(given))).transpose().unwrap_or_else(|error| {
             fault(error.to_string());

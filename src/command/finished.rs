@@ -13,18 +13,20 @@ use super::{ClaimArgs, TaskArgs, appended_json, print_record};
 use crate::clock::Clock;
 use crate::config::duration;
 use crate::error::{Error, Result};
-use crate::id::Oid;
+use crate::id::{Oid, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::refused;
 use crate::ledger::find::Found;
 use crate::ledger::resolve::{place, prefix};
 use crate::protocol::apply::is_reason;
+use crate::protocol::codec::subject;
 use crate::protocol::decide::{Intent, Verified};
-use crate::protocol::record::{Content, Ttl};
+use crate::protocol::record::{Content, Phase, Record, Ttl};
 use crate::protocol::refusal::Refusal;
 use crate::protocol::state::TaskState;
 use crate::protocol::text::checked_value;
 use crate::session::Session;
+use crate::signals::heeded;
 use crate::sync::delivery;
 use crate::verifier::case::{Case, Room, is_permitted};
 
@@ -32,8 +34,8 @@ use crate::verifier::case::{Case, Room, is_permitted};
 ///
 /// The proof must have been made under this very claim: a report of an earlier attempt proves nothing (exit 7). A task with
 /// a verifier is done only if that passes on this report (exit 9); the claim is kept alive while it runs. Commands that come
-/// out of the ledger run only where `git config pm.allowVerifier` names them. A task with children can be closed once they
-/// are settled (exit 14).
+/// out of the ledger run only where `git config pm.allowVerifier` names them. An LLM command line, `$PM_LLM_CLI`, is split
+/// at white space, whatever quotes it holds. A task with children can be closed once they are settled (exit 14).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -78,16 +80,20 @@ impl Args {
             if let Intent::Finish { verified: pinned, .. } = &mut intent {
                 *pinned = Some(verified);
             }
-        } else if self.skip_verifier {
+        } else if self.skip_verifier && found.state.claim().is_some() {
+            // Of a task that nobody holds the append tells: perhaps this very command has closed it, and was not answered.
             ledger.allows(&found, &intent)?;
             require_reason(&found, &intent)?;
         }
+        let (name, ran) = (found.name.clone(), is_verified && !self.skip_verifier);
+        let lost = |error| if ran { lost_meanwhile(&ledger, &name, error) } else { error };
         let (appended, delivered) = match &self.deliver {
             Some(branch) => {
                 let commit = work(session, &found)?;
-                (delivery::deliver(session, &ledger, found, intent, branch, commit)?, Some((branch, commit)))
+                let delivered = delivery::deliver(session, &ledger, found, intent, branch, commit);
+                (delivered.map_err(&lost)?, Some((branch, commit)))
             }
-            None => (ledger.append(found, intent)?, None),
+            None => (ledger.append(found, intent).map_err(&lost)?, None),
         };
         print_record(
             &session.out,
@@ -168,7 +174,7 @@ fn while_alive<T: Send>(
 ) -> Result<T> {
     let is_over = Arc::new(AtomicBool::new(false));
     let has_ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
         // Before it is noted: once nothing is run any more, a signal ends this process as it ends any.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&has_ended))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&is_over)))
@@ -208,7 +214,7 @@ fn while_alive<T: Send>(
     });
     has_ended.store(true, Ordering::SeqCst);
     match (lost, done) {
-        (Some(lost), _) => Err(lost),
+        (Some(lost), _) => Err(lost_meanwhile(ledger, &found.name, lost)),
         (None, Ok(Some(done))) => Ok(done),
         (None, Ok(None)) => {
             let source = std::io::Error::from(std::io::ErrorKind::Interrupted);
@@ -218,10 +224,41 @@ fn while_alive<T: Send>(
             // Whoever has lost the task has nothing to mend.
             let state = ledger.state(&found.name)?.unwrap_or_else(|| found.state.clone());
             let now = Found { name: found.name.clone(), state };
-            ledger.allows(&now, &Intent::Heartbeat { claim: named, progress: None })?;
-            Err(failed)
+            let still = ledger.allows(&now, &Intent::Heartbeat { claim: named, progress: None });
+            Err(still.err().map_or(failed, |lost| lost_meanwhile(ledger, &found.name, lost)))
         }
     }
+}
+
+/// What is said where the claim ended while its report was verified: who did what since, at most the last two statuses.
+/// Any other error is as it was.
+fn lost_meanwhile(ledger: &Ledger<'_>, name: &RefName, error: Error) -> Error {
+    let Error::Refused { task, place, refusal: refusal @ (Refusal::WrongPhase { .. } | Refusal::LeaseLost { .. }) } =
+        error
+    else {
+        return error;
+    };
+    let newest = ledger.state(name).ok().flatten().and_then(|state| state.status).map(|at| at.id);
+    let read = |id: Option<RecordId>| id.and_then(|id| ledger.record(name, id).ok());
+    let newest = read(newest);
+    // What stands below a claim says how the task came to be free for it.
+    let below = newest.as_ref().filter(|record| is_claim(record)).and_then(|record| read(record.links.status));
+    let told = |record: Record| {
+        let reason = match &record.content {
+            Content::Status(status) => status.reason.as_ref().map(|reason| format!(" ({reason})")),
+            _ => None,
+        };
+        format!("{}{}", subject(&record), reason.unwrap_or_default())
+    };
+    let how: Vec<String> = below.into_iter().chain(newest).map(told).collect();
+    if how.is_empty() {
+        return Error::Refused { task, place, refusal };
+    }
+    Error::LostMeanwhile { task, place, refusal: Box::new(refusal), how: how.join(", then ") }
+}
+
+fn is_claim(record: &Record) -> bool {
+    matches!(&record.content, Content::Status(status) if status.phase == Phase::Working)
 }
 
 /// How long ago the newest record of a task was written; for ever, if nobody here can tell.

@@ -142,6 +142,11 @@ impl Args {
             String::new(),
             format!("    {}", subject(record)),
         ];
+        let verdict = view::verdict(record);
+        if !verdict.is_empty() {
+            lines.push(String::new());
+            lines.extend(verdict.iter().map(|line| format!("    {line}")));
+        }
         if let Some(body) = &record.body {
             lines.push(String::new());
             lines.extend(body.lines().map(|line| format!("    {line}")));

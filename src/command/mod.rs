@@ -35,6 +35,7 @@ pub mod show;
 pub mod status;
 pub mod sweep;
 pub mod sync;
+pub mod verifier_guard;
 pub mod verify;
 pub mod wait;
 pub mod work;

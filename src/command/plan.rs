@@ -16,6 +16,7 @@ use crate::ledger::resolve::place;
 use crate::protocol::record::{Label, Priority, Task, Ttl};
 use crate::protocol::{text, view};
 use crate::session::Session;
+use crate::verifier::form;
 
 /// Plan one task
 ///
@@ -74,7 +75,7 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<()> {
         let title = text::checked_title(&self.title)?;
         let body = self.text.read()?.map_or(Ok(None), |body| text::checked_body(&body))?;
-        let verifier = self.verifier.as_deref().map(|text| text::optional("the verifier", text)).transpose()?.flatten();
+        let verifier = self.verifier.as_deref().map(form::checked).transpose()?;
         let workdir = self.workdir.as_deref().map(|dir| absolute(&session.dir, dir)).transpose()?;
         let finder = session.finder()?;
         let named = session.queue(self.queue.as_ref())?;

@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::exit_code::ExitCode;
 use crate::ledger::replan::{Change, Replanned, Spread};
 use crate::ledger::resolve::place;
-use crate::protocol::text::{self, checked_body, checked_value};
+use crate::protocol::text::{checked_body, checked_value};
 use crate::session::Session;
+use crate::verifier::form;
 
 /// Open a closed task again, or put a changed one in its place
 ///
@@ -49,7 +50,10 @@ impl Args {
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let text = self.text.read()?.map(|text| checked_body(&text)).transpose()?;
-        let verifier = self.verifier.as_deref().map(|text| text::optional("the verifier", text)).transpose()?;
+        let verifier = match self.verifier.as_deref() {
+            Some("") => Some(None),
+            given => given.map(form::checked).transpose()?.map(Some),
+        };
         let spread = Spread {
             up: self.cascade_up,
             down: self.cascade_down || self.cascade_down_parents,

@@ -197,6 +197,7 @@ fn to_text(session: &Session, found: &Found, life: &Life, moment: &Moment, kin: 
             _ => String::new(),
         };
         lines.push(format!("{}  {}  {}{reason}", id.0.short(12), view::time(record.at), subject(record)));
+        lines.extend(view::verdict(record).iter().map(|line| format!("    {line}")));
     }
     for (id, record, names) in &life.reports {
         lines.push(String::new());

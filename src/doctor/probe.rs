@@ -14,6 +14,7 @@ use super::{Finding, some_of};
 use crate::error::{Error, Result};
 use crate::git_program::network::Couriers;
 use crate::output::counted;
+use crate::signals::heeded;
 
 /// Above so many refs every push is slow: each reads all of them (`docs/decisions/0019-what-the-doctor-checks.md`).
 const MANY_REFS: usize = 5_000;
@@ -47,7 +48,7 @@ struct Enough;
 pub fn run(couriers: &Couriers, remote: &str, prefix: &str) -> Result<Vec<Finding>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let mut registered = Vec::new();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in heeded([SIGINT, SIGTERM, SIGHUP]) {
         let flag = Arc::clone(&is_stopped);
         registered.push(signal_hook::flag::register(signal, flag).map_err(Error::io("catching signals"))?);
     }

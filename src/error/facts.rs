@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Error;
+use super::{Error, Place};
+use crate::id::TaskId;
 use crate::poll::PollError;
 use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
 use crate::protocol::sticky::{Bound, Misfit};
@@ -19,12 +20,8 @@ impl Error {
         map.insert("exit".to_owned(), json!(code.number()));
         map.insert("message".to_owned(), json!(self.to_string()));
         match self {
-            Error::Refused { task, place, refusal } => {
-                map.insert("task".to_owned(), json!(task));
-                map.insert("queue".to_owned(), json!(place.queue));
-                map.insert("slug".to_owned(), json!(place.slug));
-                refusal_facts(refusal, &mut map);
-            }
+            Error::Refused { task, place, refusal } => refused(*task, place, refusal, &mut map),
+            Error::LostMeanwhile { task, place, refusal, .. } => refused(*task, place, refusal, &mut map),
             Error::UnknownTask { candidates, .. } => {
                 map.insert("candidates".to_owned(), json!(candidates));
             }
@@ -123,6 +120,13 @@ impl Error {
     }
 }
 
+fn refused(task: TaskId, place: &Place, refusal: &Refusal, map: &mut Map<String, Value>) {
+    map.insert("task".to_owned(), json!(task));
+    map.insert("queue".to_owned(), json!(place.queue));
+    map.insert("slug".to_owned(), json!(place.slug));
+    refusal_facts(refusal, map);
+}
+
 fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
     let mut put_held = |held: &HeldBy| {
         map.insert("holder".to_owned(), json!(held.holder));
@@ -145,6 +149,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
             };
         }
         Refusal::RaceLost { held } => held.iter().for_each(put_held),
+        Refusal::Outdated { verified, newest } => {
+            map.insert("report".to_owned(), json!(verified));
+            map.insert("newest_report".to_owned(), json!(newest));
+        }
         Refusal::DependenciesOpen { open } => {
             map.insert("blocked_by".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
         }

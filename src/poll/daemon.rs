@@ -26,6 +26,7 @@ use crate::output::{Output, span};
 use crate::protocol::lease::TtlRule;
 use crate::protocol::view;
 use crate::session::Session;
+use crate::signals::heeded;
 use crate::store::git::ORPHAN_AGE;
 
 /// What the command line asks of a poller; the configuration says the rest.
@@ -55,7 +56,8 @@ impl StopSignal {
     pub fn catch() -> io::Result<StopSignal> {
         let wanted = Arc::new(AtomicBool::new(false));
         let (wake, waker) = UnixStream::pair()?;
-        for signal in [SIGTERM, SIGINT] {
+        // `poll stop` sends SIGTERM, whatever whoever started this had it ignore.
+        for signal in heeded([SIGINT]).chain([SIGTERM]) {
             signal_hook::flag::register(signal, Arc::clone(&wanted))?;
             signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
         }

@@ -241,8 +241,8 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
         Intent::Finish { claim: named, done, note, verified } => {
             let holder = holder(state, &claim, *named, facts)?;
             let proof = state.proof().ok_or(Refusal::NoReport)?;
-            if verified.as_ref().is_some_and(|verified| verified.report != proof) {
-                return Err(Refusal::RaceLost { held });
+            if let Some(verified) = verified.as_ref().filter(|verified| verified.report != proof) {
+                return Err(Refusal::Outdated { verified: verified.report, newest: proof });
             }
             if !facts.others.open_children.is_empty() {
                 return Err(Refusal::ChildrenOpen { open: facts.others.open_children.clone() });

@@ -234,6 +234,16 @@ pub enum Refusal {
         /// Who won, if the task is held now.
         held: Option<HeldBy>,
     },
+    /// 8: a report came in while another one was verified, and only the newest can be the proof (rule 6).
+    #[error(
+        "report {verified} was verified, and is not the newest any more: {newest} is; the same command again verifies that one (a verifier must not report itself)"
+    )]
+    Outdated {
+        /// The report that was verified.
+        verified: RecordId,
+        /// The newest one.
+        newest: RecordId,
+    },
     /// 11: a dependency is not done.
     #[error("the task waits for its dependencies: {}", join(open))]
     DependenciesOpen {

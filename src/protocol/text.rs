@@ -124,11 +124,6 @@ pub fn checked_value(what: &'static str, value: &str) -> Result<String, TextErro
     Ok(value)
 }
 
-/// As [`checked_value`], where an empty one is none.
-pub fn optional(what: &'static str, value: &str) -> Result<Option<String>, TextError> {
-    if value.is_empty() { Ok(None) } else { checked_value(what, value).map(Some) }
-}
-
 /// Checks the text of a task and brings it into its one stored form: LF line ends, exactly one final newline, or absent.
 pub fn checked_body(text: &str) -> Result<Option<String>, TextError> {
     checked_text(text, "; keep the rest in a file of the repository, and name that in the text")

@@ -1,10 +1,11 @@
 //! The JSON of records and states, everywhere it is printed (design, section 3; commands.md, "Shapes").
 //!
 //! The names are fixed: other tools read them. Absent values are absent, never null, but in `state`, whose
-//! readers want to see that there is no holder.
+//! readers want to see that there is no holder. And what people are told wherever they are told of a record.
 
 use serde_json::{Map, Value, json};
 
+use super::apply::SKIPPED;
 use super::record::{Content, Heartbeat, Mark, Record, Report, Status, Task};
 use super::refusal::Wait;
 use super::state::TaskState;
@@ -13,6 +14,34 @@ use crate::id::RecordId;
 /// A time in seconds since 1970, as RFC 3339 in UTC.
 pub fn time(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
+}
+
+/// How many lines of a verifier's summary people are shown.
+const SUMMARY_SHOWN: usize = 6;
+
+/// What the verifier of a task said, for people, line by line: which, how it ended, and the beginning of its summary.
+/// Nothing where a record is no status that tells of one.
+pub fn verdict(record: &Record) -> Vec<String> {
+    let verification = match &record.content {
+        Content::Status(status) => status.verification.as_ref(),
+        _ => None,
+    };
+    let Some(verification) = verification else { return Vec::new() };
+    let ended = match verification.exit {
+        SKIPPED => "skipped".to_owned(),
+        exit => format!("exit {exit}"),
+    };
+    let (first, more) = match verification.verifier.trim().split_once('\n') {
+        Some((first, _)) => (first, " …"),
+        None => (verification.verifier.trim(), ""),
+    };
+    let mut lines = vec![format!("verifier: {first}{more} → {ended}")];
+    let summary: Vec<&str> = verification.summary.iter().flat_map(|summary| summary.lines()).collect();
+    lines.extend(summary.iter().take(SUMMARY_SHOWN).map(|line| format!("  {line}").trim_end().to_owned()));
+    if summary.len() > SUMMARY_SHOWN {
+        lines.push(format!("  … {} more lines, which --json has", summary.len() - SUMMARY_SHOWN));
+    }
+    lines
 }
 
 /// Sets a key when there is a value for it.

@@ -63,6 +63,12 @@ pub enum Fault {
         /// Where.
         line: usize,
     },
+    /// The heading is part of a comment only.
+    #[error("the heading in line {line} is inside of a comment, which nobody sees, and so is none")]
+    Commented {
+        /// Where.
+        line: usize,
+    },
     /// The section is there again.
     #[error("there is a second section headed '{HEADING}', in line {line}")]
     ManySections {
@@ -116,6 +122,19 @@ struct Line<'a> {
     place: Place,
 }
 
+impl Line<'_> {
+    /// Whether a reader sees anything said here.
+    fn says_something(&self) -> bool {
+        let seen = match self.place {
+            Place::Text => outside_comments(self.text, false).0,
+            Place::Comment => outside_comments(self.text, true).0,
+            Place::Code => self.text.to_owned(),
+            Place::Fence => String::new(),
+        };
+        seen.chars().any(char::is_alphanumeric)
+    }
+}
+
 /// Where a line stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -125,6 +144,8 @@ enum Place {
     Code,
     /// It begins or ends one.
     Fence,
+    /// It begins in a comment, `<!-- -->`, which may begin and end anywhere, and goes to the end of the text at most.
+    Comment,
 }
 
 /// The evidence that a report gives for this verifier.
@@ -167,8 +188,7 @@ pub fn read(verifier: &str, body: Option<&str>) -> Result<String, Vec<Fault>> {
         faults.push(Fault::OtherVerdict { found: shown(&found) });
     }
     let evidence = value(Field::Evidence).unwrap_or_default();
-    let says_something = |line: &Line<'_>| line.place != Place::Fence && line.text.chars().any(char::is_alphanumeric);
-    if found[Field::Evidence as usize].as_ref().is_some_and(|lines| !lines.iter().any(says_something))
+    if found[Field::Evidence as usize].as_ref().is_some_and(|lines| !lines.iter().any(Line::says_something))
         || evidence == PLACEHOLDER
     {
         faults.push(Fault::NoEvidence);
@@ -181,7 +201,7 @@ pub fn complaint(verifier: &str, faults: &[Fault]) -> String {
     let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
     format!(
         "the report does not attest that the verifier passed: {}\n\nwanted in the report's text, once and outside of \
-         code blocks:\n\n{HEADING}\n\nverifier: {}\nverdict: PASS\nevidence: {PLACEHOLDER}",
+         comments and code blocks:\n\n{HEADING}\n\nverifier: {}\nverdict: PASS\nevidence: {PLACEHOLDER}",
         faults.join("; "),
         in_one_line(verifier)
     )
@@ -199,6 +219,7 @@ fn absent_section(lines: &[Line<'_>]) -> Fault {
     };
     match lines.iter().find(is_meant) {
         Some(line) if line.place == Place::Text => Fault::AlmostHeading { line: line.number },
+        Some(line) if line.place == Place::Comment => Fault::Commented { line: line.number },
         Some(line) => Fault::Fenced { line: line.number },
         None => Fault::NoSection,
     }
@@ -209,11 +230,14 @@ fn joined(lines: &[Line<'_>]) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-/// The lines of a text, as Markdown has its fenced code blocks.
+/// The lines of a text, as Markdown has its fenced code blocks. A comment counts wherever it begins outside of these, also
+/// in `code` and where Markdown ends it with its paragraph: what some readers see, and others do not, is not seen.
 fn lines(body: &str) -> Vec<Line<'_>> {
     let mut open: Option<(char, usize)> = None;
+    let mut in_comment = false;
     let line = |(index, text)| {
         let place = match (open, fence(text)) {
+            _ if in_comment => Place::Comment,
             (None, Some((mark, length, info))) if mark == '~' || !info.contains('`') => {
                 open = Some((mark, length));
                 Place::Fence
@@ -227,9 +251,25 @@ fn lines(body: &str) -> Vec<Line<'_>> {
             (Some(_), _) => Place::Code,
             (None, _) => Place::Text,
         };
+        if matches!(place, Place::Text | Place::Comment) {
+            in_comment = outside_comments(text, in_comment).1;
+        }
         Line { number: index + 1, text, place }
     };
     body.lines().enumerate().map(line).collect()
+}
+
+/// What of a line is in no comment, and whether one is open at its end.
+fn outside_comments(text: &str, mut in_comment: bool) -> (String, bool) {
+    let (mut seen, mut rest) = (String::new(), text);
+    loop {
+        let Some((before, after)) = rest.split_once(if in_comment { "-->" } else { "<!--" }) else {
+            seen.push_str(if in_comment { "" } else { rest });
+            return (seen, in_comment);
+        };
+        seen.push_str(if in_comment { "" } else { before });
+        (rest, in_comment) = (after, !in_comment);
+    }
 }
 
 /// The text of a line without the space that Markdown allows before headings and fences.

@@ -14,6 +14,7 @@ use crate::protocol::apply::SKIPPED;
 use crate::protocol::decide::Verified;
 use crate::protocol::record::{Content, ContextId, Verification};
 use crate::protocol::state::TaskState;
+use crate::work::keeper::this_program;
 
 /// What a verifier is asked about.
 #[derive(Debug, Clone)]
@@ -78,8 +79,9 @@ impl Case {
             report_title: &self.report_title,
             report_body: self.report_body.as_deref(),
         };
-        let terms =
-            Terms { unset: room.unset, context: room.context, ..Terms::new(room.allow, room.timeout, room.dir) };
+        let guard = Some(this_program().map_err(Error::io("finding the program that runs"))?);
+        let (unset, context) = (room.unset, room.context);
+        let terms = Terms { unset, context, guard, ..Terms::new(room.allow, room.timeout, room.dir) };
         let judgement =
             match verify(&subject, &terms, stop).map_err(|error| Error::Verifier(self.place.clone(), error))? {
                 Outcome::Judged(judgement) => judgement,

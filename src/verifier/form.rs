@@ -1,5 +1,7 @@
 //! The forms that a task's verifier can have. Pure.
 
+use crate::protocol::text::{TextError, checked_value};
+
 /// What a verifier asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form<'a> {
@@ -11,6 +13,45 @@ pub enum Form<'a> {
     Prompt(&'a str),
     /// Anything else is for `sh`; without the space around it.
     Shell(&'a str),
+}
+
+/// The forms with a name or text behind a prefix.
+const PREFIXES: [(&str, &str); 4] =
+    [("skill:", "NAME"), ("prompt:", "TEXT"), ("verify-skill:", "NAME"), ("verify-prompt:", "TEXT")];
+
+/// Why a text is not planned as a verifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormError {
+    /// There is nothing in it, as with a shell variable that is not set.
+    #[error("the verifier is empty; leave it out if nothing is to be verified")]
+    Empty,
+    /// There is a prefix, and nothing behind it.
+    #[error("the verifier is '{prefix}' and nothing more; it is written {prefix}{what}")]
+    Bare {
+        /// The prefix, with its colon.
+        prefix: &'static str,
+        /// What follows it.
+        what: &'static str,
+    },
+    /// No record may hold it.
+    #[error(transparent)]
+    Text(#[from] TextError),
+}
+
+/// A verifier that is to be planned, as it is stored. (What the ledger has already is judged when it is asked.)
+///
+/// # Errors
+/// Why it could verify nothing, or cannot be stored.
+pub fn checked(verifier: &str) -> Result<String, FormError> {
+    if verifier.trim().is_empty() {
+        return Err(FormError::Empty);
+    }
+    let verifier = checked_value("the verifier", verifier)?;
+    let is_bare = |(prefix, _): &(&str, _)| verifier.strip_prefix(prefix).is_some_and(|rest| rest.trim().is_empty());
+    match PREFIXES.into_iter().find(is_bare) {
+        Some((prefix, what)) => Err(FormError::Bare { prefix, what }),
+        None => Ok(verifier),
+    }
 }
 
 impl Form<'_> {
@@ -59,6 +100,25 @@ mod tests {
         ] {
             assert_eq!(Form::of(verifier), form, "{verifier:?}");
             assert_eq!(form.is_command(), form != Form::Attested);
+        }
+    }
+
+    #[test]
+    fn what_could_verify_nothing_is_not_planned() {
+        for nothing in ["", " ", "\t\n"] {
+            assert_eq!(checked(nothing), Err(FormError::Empty), "{nothing:?}");
+        }
+        for (prefix, what) in PREFIXES {
+            for rest in ["", " ", "\n"] {
+                let found = checked(&format!("{prefix}{rest}"));
+                assert_eq!(found, Err(FormError::Bare { prefix, what }), "{prefix:?}");
+            }
+            let whole = format!("{prefix} x");
+            assert_eq!(checked(&whole), Ok(whole.clone()));
+        }
+        assert!(matches!(checked("a\u{1b}b"), Err(FormError::Text(_))));
+        for verifier in ["skill", "skills:", " skill:", "Skill:", "scripts/check.sh", ":"] {
+            assert_eq!(checked(verifier).as_deref(), Ok(verifier));
         }
     }
 

@@ -52,7 +52,7 @@ pub fn ask(
     let question = question(subject, form, &marker().map_err(failed("drawing random bits"))?);
     for LlmCli(words) in &terms.llm_clis {
         let command = super::command(words, subject, terms);
-        match run::run(command, Some(question.clone()), terms.timeout, stop) {
+        match run::run(command, Some(question.clone()), terms, stop) {
             Ok(ran) => {
                 return Ok(match ran.ended {
                     Ended::Stopped => Outcome::Stopped,

@@ -1,8 +1,9 @@
 //! Whether a report proves its task: the verifier of the task is asked, in whichever of its forms.
 //!
-//! `case` reads from the ledger what is to be judged, `form` tells the forms apart, `allow` is what this machine lets the ledger start, `attestation` reads what a report
-//! says of itself, `llm` asks an LLM command line, `run` runs a command with `group` (all its processes) and `printed`
-//! (what is kept of its output). Whoever calls keeps the claim alive meanwhile and records the outcome.
+//! `case` reads from the ledger what is to be judged, `form` tells the forms apart, `allow` is what this machine lets the
+//! ledger start, `attestation` reads what a report says of itself, `llm` asks an LLM command line, `run` runs a command
+//! with `group` and `kin` (all its processes), `guard` (who ends it when this process is gone) and `printed` (what is kept
+//! of its output). Whoever calls keeps the claim alive meanwhile and records the outcome.
 //!
 //! What must never happen here: a command out of the ledger is started that this machine does not allow; a verifier
 //! that did not say yes passes; a command runs on after its outcome is known; a wait without a bound.
@@ -14,12 +15,15 @@ pub mod form;
 pub mod llm;
 pub mod printed;
 
+pub mod guard;
+
 mod group;
+mod kin;
 mod run;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,6 +41,9 @@ pub const TIMED_OUT: i32 = 124;
 
 /// The exit code of a command that cannot be started, as shells have it.
 pub const NOT_STARTED: i32 = 127;
+
+/// How long what was told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What is verified: a report, for a task.
 #[derive(Debug, Clone, Copy)]
@@ -89,13 +96,15 @@ pub struct Terms<'a> {
     pub context: Option<&'a ContextId>,
     /// The LLM command lines that may be asked. The first that is there is.
     pub llm_clis: Vec<LlmCli>,
+    /// The program of pm, to guard commands with; without it they outlive this process if that is killed.
+    pub guard: Option<PathBuf>,
 }
 
 impl<'a> Terms<'a> {
-    /// Terms with the LLM command lines of this process's environment (`$PM_LLM_CLI`).
+    /// Terms with the LLM command lines of this process's environment (`$PM_LLM_CLI`), and no guard.
     pub fn new(allow: &'a [String], timeout: Duration, dir: Option<&'a Path>) -> Terms<'a> {
         let llm_clis = LlmCli::known(std::env::var_os("PM_LLM_CLI"));
-        Terms { allow, timeout, dir, unset: &[], context: None, llm_clis }
+        Terms { allow, timeout, dir, unset: &[], context: None, llm_clis, guard: None }
     }
 }
 
@@ -196,7 +205,7 @@ fn run_shell(
     let words = ["sh".into(), "-c".into(), "--".into(), script, "sh".into()];
     let words = words.into_iter().chain([subject.task.to_string(), subject.report.to_string()]);
     let words: Vec<OsString> = words.map(OsString::from).collect();
-    match run::run(command(&words, subject, terms), None, terms.timeout, stop) {
+    match run::run(command(&words, subject, terms), None, terms, stop) {
         Ok(ran) => Ok(match ran.ended {
             Ended::Stopped => Outcome::Stopped,
             Ended::TimedOut => timed_out(terms, &ran),

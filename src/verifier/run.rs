@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 use rustix::time::Timespec;
 
+use super::GRACE;
+use super::Terms;
 use super::group::{GONE_MAX, Group};
 use super::printed::Printed;
 
@@ -23,9 +25,6 @@ const LOOK_SHORT: Duration = Duration::from_millis(1);
 
 /// How often processes that have to end are looked at.
 const LOOK_ENDING: Duration = Duration::from_millis(20);
-
-/// How long what was told to end may take before it is killed.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How long what a command left behind may take to end by itself, before it is told to: mostly it writes a last line.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
@@ -68,7 +67,7 @@ pub enum NotRun {
     Failed(io::Error),
 }
 
-/// Runs a command with this input (else none) until it ends, `stop` says yes, or `timeout` is over. Then nothing of it
+/// Runs a command with this input (else none) until it ends, `stop` says yes, or its time is over. Then nothing of it
 /// is left: what is in its process group is asked to end, and killed after a grace of 2 s.
 ///
 /// # Errors
@@ -76,14 +75,16 @@ pub enum NotRun {
 pub fn run(
     command: Command,
     input: Option<String>,
-    timeout: Duration,
+    terms: &Terms<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Ran, NotRun> {
     if stop() {
         return Ok(Ran { ended: Ended::Stopped, printed: Printed::default(), answer: Printed::default() });
     }
     let (mut group, mut pipes) = start(command, input)?;
-    let ended = watch(&mut group, &mut pipes, timeout, stop).map_err(NotRun::Failed)?;
+    // Else it is ended as it goes out of scope.
+    terms.guard.as_ref().map_or(Ok(()), |program| group.guard_with(program)).map_err(NotRun::Failed)?;
+    let ended = watch(&mut group, &mut pipes, terms.timeout, stop).map_err(NotRun::Failed)?;
     end(&mut group, &mut pipes, ended).map_err(NotRun::Failed)?;
     Ok(Ran { ended, printed: pipes.printed, answer: pipes.answer })
 }

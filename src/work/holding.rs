@@ -180,7 +180,10 @@ impl<'a> Holding<'a> {
                 Ok(appended)
             }
             Err(error) => {
-                let is_race = matches!(error, Error::Refused { refusal: Refusal::RaceLost { .. }, .. });
+                let is_race = matches!(
+                    error,
+                    Error::Refused { refusal: Refusal::RaceLost { .. } | Refusal::Outdated { .. }, .. }
+                );
                 let unrecorded = self.explain(error, sent_ms);
                 if is_race {
                     self.refresh();

@@ -143,6 +143,54 @@ fn refused_without_exactly_one_section() {
 }
 
 #[test]
+fn refused_where_a_comment_hides_it() {
+    let fields = "verifier: skill:review\nverdict: PASS\nevidence: x\n";
+    for body in [
+        format!("<!--\n{HEADING}\n{fields}-->\n"),
+        format!("<!-- x\n{HEADING}\n{fields}"),
+        format!("All <!-- is\n{HEADING}\n{fields}"),
+        format!("<!-->\n{HEADING}\n{fields}"),
+        format!("x --> y <!-- z\n{HEADING}\n{fields}"),
+    ] {
+        check_report(&body, Err(&["Commented line: 2"]));
+    }
+    // A fence in a comment is none, nor is a comment's end in a code block.
+    check_report(&format!("<!--\n```\n-->\n<!--\n```\n{HEADING}\n{fields}-->\n"), Err(&["Commented line: 6"]));
+    check_report(&format!("<!--\n~~~\n{HEADING}\n~~~\n{fields}"), Err(&["Commented line: 3"]));
+    for (section, faults) in [
+        (
+            "verifier: skill:review\n<!--\nverdict: PASS\n-->\nevidence: x",
+            &[
+                "Unknown line: 5, found: \"<!--\"",
+                "Unknown line: 6, found: \"verdict: PASS\"",
+                "Unknown line: 7, found: \"-->\"",
+                "Absent field: Verdict",
+            ][..],
+        ),
+        (
+            "verifier: skill:review\nverdict: PASS<!-- not -->\nevidence: x",
+            &["OtherVerdict found: \"PASS<!-- not -->\""],
+        ),
+        ("verifier: skill:review\nverdict: PASS\nevidence: <!-- x -->\n<!--\nx\n--> -", &["NoEvidence"]),
+        ("verifier: skill:review\nevidence: x <!--\nverdict: PASS\n-->", &["Absent field: Verdict"]),
+    ] {
+        check(section, Err(faults));
+    }
+}
+
+#[test]
+fn what_is_no_comment_hides_nothing() {
+    let section = format!("{HEADING}\nverifier: skill:review\nverdict: PASS\nevidence: x");
+    for above in ["<!-- a -->", "<!--\n\na\n-->", "```\n<!--\n```", "-->", "< !--", "<!- -", "<!-- a --> b <!-- c -->"]
+    {
+        check_report(&format!("{above}\n{section}"), Ok("x"));
+    }
+    let seen = "```\n<!-- x\n```\nand <!-- not --> more";
+    check(&format!("verifier: skill:review\nverdict: PASS\nevidence:\n{seen}"), Ok(seen));
+    check("verdict: PASS\nverifier: skill:review\nevidence: -\n<!--\n--> yes", Ok("-\n<!--\n--> yes"));
+}
+
+#[test]
 fn what_is_no_fence_hides_nothing() {
     let section = format!("{HEADING}\nverifier: skill:review\nverdict: PASS\nevidence: x");
     for above in

@@ -203,17 +203,26 @@ fn cancel_replan_and_reclaim_refuse_what_does_not_apply() {
 }
 
 #[test]
-fn an_empty_verifier_is_none() {
+fn a_verifier_that_could_verify_nothing_is_not_planned() {
     let repo = Repo::new();
-    repo.plan_with("a", &["--verifier", ""]);
+    for (verifier, why) in [("", "the verifier is empty"), (" ", "is empty"), ("verify-skill: ", "verify-skill:NAME")] {
+        refused(&repo, &["plan", "--title", "T", "--verifier", verifier], 2, &[why]);
+        let plan = serde_json::json!([{"title": "T", "verifier": verifier}]).to_string();
+        repo.pm_fed(&plan, &["bulk-plan", "--input", "-"]).fails(2).says(why);
+    }
+    assert_eq!(repo.refs(), "");
+}
+
+#[test]
+fn a_replacement_with_an_empty_verifier_has_none() {
+    let repo = Repo::new();
     repo.plan_with("b", &["--verifier", "make check"]);
     let verifier =
         |task: &str| repo.pm(&["show", "--json", "--task", task]).json()["task"]["attributes"]["verifier"].clone();
-    assert_eq!([verifier("a"), verifier("b")], [Value::Null, "make check".into()]);
     repo.pm(&["cancel", "--task", "b"]).ok();
     repo.pm(&["replan", "--task", "b", "--verifier", ""]).ok();
-    assert_eq!(verifier("b-r1"), Value::Null);
-    refused(&repo, &["plan", "--title", "T", "--verifier", " "], 2, &["the verifier is empty"]);
+    assert_eq!([verifier("b"), verifier("b-r1")], ["make check".into(), Value::Null]);
+    refused(&repo, &["replan", "--task", "b-r1", "--verifier", "skill:"], 2, &["skill:NAME"]);
 }
 
 /// A parent with two children, one of which has a child of its own, and something that depends on it.

@@ -4,8 +4,10 @@ use serde_json::json;
 
 use super::machines_answers::{Lost, world};
 use super::replan_races::begin_a_replacement;
-use crate::support::fleet::{assert_level, two};
-use crate::support::{Repo, text};
+use crate::support::fleet::{assert_level, refs_at, two};
+use crate::support::process::Process;
+use crate::support::servers::Behaviour;
+use crate::support::{AGENT, Repo, text, until};
 
 /// The same command again, at once and after a sync has found out about it. While the hub is out of reach it ends with
 /// `unknown`: 22, or 20 where it has to read from there first; that the fate of a record is not known is said in any case.
@@ -40,43 +42,47 @@ fn a_cancel_goes_on_where_its_answer_was_lost() {
 
 #[test]
 fn a_finish_with_a_verifier_is_recorded_once_and_answered_for() {
-    let prepare = |repo: &Repo| {
-        repo.git(&["config", "--add", "pm.allowVerifier", "echo run >>runs; date +%N"]);
-        repo.plan_with("t", &["--queue", "other"]);
-    };
-    let Some((far, repo)) = world() else { return };
-    drop((far, repo));
+    finished_again(&[], 1);
+}
+
+#[test]
+fn a_finish_that_skips_the_verifier_is_answered_for_as_well() {
+    finished_again(&["--skip-verifier", "--note", "checked by hand"], 0);
+}
+
+/// Finishes a task with a verifier, loses the answer, and gets it by the same command, at once and after a sync.
+/// `runs_wanted`: how often the verifier runs in all.
+fn finished_again(options: &[&str], runs_wanted: usize) {
     for is_synced in [false, true] {
         let Some((far, repo)) = world() else { return };
-        prepare(&repo);
         // The task of the world has no verifier: this one takes its place.
         let verifier = "echo run >>runs; date +%N";
+        repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
         repo.pm(&["replan", "--task", "t", "--verifier", verifier]).ok();
         repo.claim("t-r1");
         repo.pm(&["report", "--task", "t-r1", "--title", "done"]).ok();
         let runs = || std::fs::read_to_string(repo.path().join("runs")).map_or(0, |runs| runs.lines().count());
         let gate = far.hub.close_gate();
-        let args = ["finished", "--json", "--task", "t-r1"];
-        let sending =
-            crate::support::process::Process::start(repo.pm_command(&args).env("PM_AGENT_ID", crate::support::AGENT));
+        let args = [&["finished", "--json", "--task", "t-r1"], options].concat();
+        let sending = Process::start(repo.pm_command(&args).env("PM_AGENT_ID", AGENT));
         gate.wait_for_push();
-        far.network(crate::support::servers::Behaviour::DropToClient);
-        let there = crate::support::fleet::refs_at(&far.hub);
+        far.network(Behaviour::DropToClient);
+        let there = refs_at(&far.hub);
         drop(gate);
-        crate::support::until("the push is carried out", || {
-            (crate::support::fleet::refs_at(&far.hub) != there).then_some(())
-        });
-        far.network(crate::support::servers::Behaviour::Cut);
+        until("the push is carried out", || (refs_at(&far.hub) != there).then_some(()));
+        far.network(Behaviour::Cut);
         let record = text(&sending.outcome().fails(22).error()["record"]);
-        assert_eq!(runs(), 1);
-        far.network(crate::support::servers::Behaviour::Pass);
+        assert_eq!(runs(), runs_wanted);
+        far.network(Behaviour::Pass);
         if is_synced {
             repo.pm(&["sync"]).ok();
         }
         let told = repo.pm(&args).json();
         assert_eq!(told["sha"], json!(record));
-        assert_eq!(runs(), 1, "what is closed is not verified again");
+        assert_eq!(runs(), runs_wanted, "what is closed is not verified again");
         assert_eq!(repo.tip("t-r1"), record);
+        // Told once: whoever asks for something else has come too late.
+        repo.pm(&["finished", "--task", "t-r1", "--rejected"]).fails(6);
     }
 }
 

@@ -101,6 +101,37 @@ fn nothing_of_the_ledger_runs_that_this_machine_does_not_allow() {
 }
 
 #[test]
+fn show_and_log_tell_people_what_the_verifier_said() {
+    let told = |repo: &Repo| [&["show", "--task", "a"][..], &["log", "--task", "a"]].map(|args| repo.pm(args).ok());
+    let repo = reported("seq 9", &[]);
+    for outcome in told(&repo) {
+        assert!(!outcome.stdout.contains('→'), "it was not asked yet: {}", outcome.stdout);
+    }
+    repo.pm(&["finished", "--task", "a"]).ok();
+    for outcome in told(&repo) {
+        let lines =
+            "    verifier: seq 9 → exit 0\n      1\n      2\n      3\n      4\n      5\n      6\n      … 3 more lines";
+        assert!(outcome.stdout.contains(lines), "{}", outcome.stdout);
+    }
+
+    let repo = reported("exit 1\n# for ever", &[]);
+    repo.pm(&["finished", "--task", "a", "--skip-verifier", "--note", "checked by hand"]).ok();
+    for outcome in told(&repo) {
+        assert!(outcome.stdout.contains("\n    verifier: exit 1 … → skipped\n"), "{}", outcome.stdout);
+    }
+
+    let repo = Repo::new();
+    let verifier = "echo it does not build; exit 3";
+    repo.git(&["config", "--add", "pm.allowVerifier", verifier]);
+    repo.plan_with("a", &["--verifier", verifier]);
+    repo.pm(&["work", "--until-empty", "--on-failure", "reject", "--", "true"]);
+    for outcome in told(&repo) {
+        let lines = format!("    verifier: {verifier} → exit 3\n      it does not build\n");
+        assert!(outcome.stdout.contains(&lines), "{}", outcome.stdout);
+    }
+}
+
+#[test]
 fn a_rejection_asks_no_verifier_and_a_skip_needs_a_reason() {
     let repo = reported("touch ran", &[]);
     for options in [
@@ -159,35 +190,64 @@ fn the_claim_is_kept_alive_while_the_verifier_runs() {
 #[test]
 fn a_report_that_arrives_meanwhile_was_not_verified() {
     let repo = waiting_repo(&[]);
+    let first = text(&repo.pm(&["show", "--json", "--task", "a"]).json()["reports"][0]["sha"]);
     let process = finishing(&repo, &[]);
-    report(&repo, "second", "");
+    let second = report(&repo, "second", "");
     let_go(&repo);
-    assert_eq!(process.outcome().fails(8).error()["code"], "race_lost");
+    let error = process.outcome().fails(8).error();
+    assert_eq!(error["code"], "race_lost");
+    assert_eq!((&error["report"], &error["newest_report"]), (&first.as_str().into(), &second.as_str().into()));
+    let message = text(&error["message"]);
+    let parts = [first.as_str(), "not the newest", second.as_str(), "the same command again"];
+    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     assert_eq!(repo.phase("a"), "working");
     repo.pm(&["finished", "--task", "a"]).ok();
 }
 
 #[test]
-fn a_claim_that_is_lost_meanwhile_ends_the_verifier() {
-    let repo = waiting_repo(&["--ttl", "1s"]);
+fn a_claim_that_is_lost_meanwhile_ends_the_verifier_and_who_took_it_is_told() {
+    let reclaimed = &["reclaim", "--task", "a", "--reason", "too slow"][..];
+    let taken = &["executing", "--task", "a"][..];
+    let cancelled = &["cancel", "--task", "a"][..];
+    for (steps, exit, parts) in [
+        (&[reclaimed][..], 6, &["reclaimed by op (too slow)"][..]),
+        (&[reclaimed, taken], 12, &["reclaimed by op (too slow), then claimed by op, attempt 2"]),
+        (&[cancelled], 6, &["cancelled by op"]),
+    ] {
+        let repo = waiting_repo(&["--ttl", "1s"]);
+        let process = finishing(&repo, &[]);
+        // So that it sees all of the steps or none.
+        process.signal(Signal::STOP);
+        steps.iter().for_each(|step| drop(repo.pm_as("op", step).ok()));
+        let tip = repo.tip("a");
+        process.signal(Signal::CONT);
+        let error = process.outcome().fails(exit).error();
+        let message = text(&error["message"]);
+        let same = ["while its report was verified", "nothing was recorded", "stop working on it"];
+        assert!(parts.iter().chain(&same).all(|part| message.contains(part)), "{message}");
+        is_gone(&repo);
+        assert_eq!(repo.tip("a"), tip);
+    }
+}
+
+#[test]
+fn a_claim_that_is_lost_just_before_the_verifier_passes_closes_nothing() {
+    // So long a lease that no heartbeat comes in between.
+    let repo = waiting_repo(&["--ttl", "1h"]);
     let process = finishing(&repo, &[]);
     repo.pm_as("op", &["reclaim", "--task", "a"]).ok();
-    process.outcome().fails(6);
-    is_gone(&repo);
-
-    fs::remove_file(repo.outside().join("begun")).expect("removed");
-    let claim = repo.claim("a");
-    report(&repo, "again", "");
-    let process = finishing(&repo, &["--claim", &claim]);
-    repo.pm_as("op", &["reclaim", "--task", "a"]).ok();
-    repo.claim("a");
-    process.outcome().fails(12);
-    is_gone(&repo);
+    let_go(&repo);
+    let error = process.outcome().fails(6).error();
+    assert_eq!(error["status"], "new");
+    let message = text(&error["message"]);
+    assert!(message.contains("reclaimed by op; nothing was recorded"), "{message}");
 }
 
 #[test]
 fn whoever_is_told_to_end_ends_the_verifier_and_records_nothing() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    // Where the tests themselves run under `nohup`, what they start ignores a hang-up as well.
+    let heeded = |signal: &Signal| pm::signals::heeded([signal.as_raw()]).next().is_some();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(heeded) {
         let repo = waiting_repo(&[]);
         let process = finishing(&repo, &[]);
         let tip = repo.tip("a");
@@ -196,6 +256,70 @@ fn whoever_is_told_to_end_ends_the_verifier_and_records_nothing() {
         is_gone(&repo);
         assert_eq!((repo.tip("a"), repo.phase("a")), (tip, "working".to_owned()));
     }
+}
+
+/// Whether a process has started the guard of a verifier.
+#[cfg(target_os = "linux")]
+fn has_guard(pid: u32) -> bool {
+    let is_guard = |entry: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let parent = read("stat").rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(pid) && read("cmdline").contains("verifier-guard")
+    };
+    fs::read_dir("/proc").expect("listed").flatten().any(is_guard)
+}
+
+/// Kills whoever asks the verifier, once that has begun and is guarded, and waits until nothing of it runs.
+#[cfg(target_os = "linux")]
+fn killed(process: &Process, repo: &Repo) {
+    let begun = repo.outside().join("begun");
+    until("the verifier has begun", || fs::read_to_string(&begun).is_ok_and(|pid| pid.ends_with('\n')).then_some(()));
+    until("it is guarded", || has_guard(process.0.id()).then_some(()));
+    process.signal(Signal::KILL);
+    is_gone(repo);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_verifier_ends_with_the_finish_that_was_killed() {
+    let repo = waiting_repo(&[]);
+    killed(&finishing(&repo, &[]), &repo);
+    assert_eq!(repo.phase("a"), "working");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_verifier_that_is_deaf_and_left_its_group_ends_with_the_runner_that_was_killed() {
+    let repo = Repo::new();
+    // timeout makes a group of its own.
+    let script = repo.outside().join("deaf.sh");
+    fs::write(&script, format!("trap '' TERM\n{}", waiting(repo.outside()))).expect("written");
+    let verifier = format!("timeout 1000 sh '{}'; true", script.display());
+    repo.git(&["config", "--add", "pm.allowVerifier", &verifier]);
+    repo.plan_with("a", &["--verifier", &verifier]);
+    let process = Process::start(&mut repo.pm_command(&["work", "--until-empty", "--", "true"]));
+    killed(&process, &repo);
+    assert_eq!(repo.phase("a"), "working");
+}
+
+#[test]
+fn a_signal_that_it_was_started_to_ignore_ends_neither_a_finish_nor_its_verifier() {
+    let repo = waiting_repo(&["--ttl", "1s"]);
+    let pm = repo.pm_command(&["finished", "--task", "a"]);
+    let script = "trap '' HUP INT; exec \"$0\" \"$@\"";
+    let mut nohup = repo.program("sh", &["-c", script]);
+    nohup.arg(pm.get_program()).args(pm.get_args()).env("PM_AGENT_ID", AGENT);
+    let process = Process::start(&mut nohup);
+    let begun = repo.outside().join("begun");
+    until("the verifier has begun", || begun.exists().then_some(()));
+    process.signal(Signal::HUP);
+    process.signal(Signal::INT);
+    let beats = || repo.pm(&["show", "--json", "--task", "a"]).json()["heartbeat_count"].as_u64();
+    let before = beats();
+    until("it goes on", || (beats() > before).then_some(()));
+    let_go(&repo);
+    process.outcome().ok();
+    assert_eq!(repo.phase("a"), "done");
 }
 
 #[test]

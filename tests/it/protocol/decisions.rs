@@ -136,6 +136,11 @@ fn refused(state: &TaskState, facts: &Facts<'_>, refusal: &Refusal) -> String {
             assert_eq!(*held, current);
             8
         }
+        Refusal::Outdated { verified, newest } => {
+            assert_eq!(Some(*newest), state.proof());
+            assert_ne!(verified, newest);
+            8
+        }
         Refusal::DependenciesOpen { open } => {
             assert_eq!(*open, facts.others.unmet);
             11
