@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::plan::absolute;
 use super::read_text;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, FaultKind, PlanError, Result, Spot};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
-use crate::ledger::batch::{LineFault, Named, Planned, repeated_slugs};
+use crate::ledger::batch::{Named, Planned};
 use crate::protocol::record::{Label, Priority};
 use crate::protocol::state::TaskState;
 use crate::protocol::text;
@@ -74,7 +74,8 @@ impl Args {
     /// Plans the batch.
     ///
     /// # Errors
-    /// 2 with every fault and its line, 4 with every difference, 11 with a cycle.
+    /// With every fault and its line: 2 for what is wrong in itself, else 4 for slugs that are taken, else 5 for a parent
+    /// without a status, else 11 for what a task names.
     pub fn run(&self, session: &Session) -> Result<()> {
         let queue = session.queue(self.queue.as_ref())?;
         let input = read_text(&self.input)?;
@@ -82,18 +83,18 @@ impl Args {
         let mut faults = Vec::new();
         let mut lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
         if let Some(slug) = &self.finalize_slug {
-            self.finalize(&queue, slug, &mut lines)?;
+            self.finalize(slug, &mut lines, &mut faults);
         }
         let places = Places::new(session, &queue, &lines);
-        let mut batch = read_batch(places, lines, faults, what)?;
-        if self.chain_siblings {
-            chain_siblings(&mut batch);
-        }
+        let batch = self.read_batch(places, lines, faults, what)?;
         let mut progress = session.out.progress("planning", batch.len());
         let mut built = |built| progress.set(built);
         let batched = session.writer()?.create_all(&queue, &batch, self.accept_existing, &mut built);
         drop(progress);
-        let batched = batched?;
+        let batched = batched.map_err(|error| match error {
+            Error::Plan(PlanError { faults, .. }) => PlanError::new(what, faults).into(),
+            error => error,
+        })?;
         for name in &batched.shadowed {
             session.out.warning(&format!(
                 "{name} was created by plain git at the same moment with another value, which hides the planned task; `pm verify` shows it"
@@ -126,17 +127,15 @@ impl Args {
 }
 
 impl Args {
-    /// Adds the task that depends on all others.
-    ///
-    /// # Errors
-    /// `SlugTaken` where one of the others has its slug.
-    fn finalize(&self, queue: &Queue, slug: &Slug, lines: &mut Vec<(usize, Line)>) -> Result<()> {
+    /// Adds the task that depends on all others, unless one of them has its slug.
+    fn finalize(&self, slug: &Slug, lines: &mut Vec<(Spot, Line)>, faults: &mut Vec<Fault>) {
         let others: Vec<Slug> = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
-        if others.contains(slug) {
-            let differs = format!("{queue}/{slug}: a task of the batch has the slug of the finalizer");
-            return Err(Error::SlugsTaken { differences: vec![differs] });
+        if let Some((spot, _)) = lines.iter().find(|(_, entry)| slug_of(entry).as_ref() == Some(slug)) {
+            let found =
+                format!("it has the slug {slug}, which --finalize-slug gives to another task: choose another there");
+            faults.push(Fault { spot: *spot, kind: FaultKind::FinalizerTaken, found });
+            return;
         }
-        let line = lines.last().map_or(1, |(line, _)| line + 1);
         let entry = Line {
             slug: Some(slug.to_string()),
             title: Some(format!("All is done: {slug}")),
@@ -144,8 +143,48 @@ impl Args {
             depends_on_slugs: others.iter().map(Slug::to_string).collect(),
             ..Line::default()
         };
-        lines.push((line, entry));
-        Ok(())
+        lines.push((Spot::Finalizer, entry));
+    }
+
+    /// Checks the whole input, and what it makes of the ledger.
+    ///
+    /// # Errors
+    /// `Plan` with every fault of the input, and those of the graph and the slugs as far as they can be known beside it.
+    fn read_batch(
+        &self,
+        mut places: Places<'_>,
+        lines: Vec<(Spot, Line)>,
+        mut faults: Vec<Fault>,
+        what: &str,
+    ) -> Result<Vec<Planned>> {
+        let mut batch = Vec::with_capacity(lines.len());
+        let mut wanted = Vec::with_capacity(lines.len());
+        for (spot, entry) in lines {
+            // What names a task that is wrong in itself is not wrong for that, and can be checked.
+            if let Some(planned) = checked(spot, &entry, &places.dir, &mut faults) {
+                batch.push(planned);
+                wanted.push(entry);
+            }
+        }
+        places.index = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
+        // Whether these are other tasks than those that exist cannot be told.
+        let mut vague = HashSet::new();
+        for (planned, entry) in batch.iter_mut().zip(&wanted) {
+            if !link(&places, planned, entry, &mut faults)? {
+                vague.insert(planned.spot);
+            }
+        }
+        if self.chain_siblings {
+            chain_siblings(&mut batch);
+        }
+        if faults.is_empty() {
+            return Ok(batch);
+        }
+        vague.extend(faults.iter().map(|fault| fault.spot));
+        let others = places.ledger.faults(places.queue, &batch, self.accept_existing)?;
+        faults
+            .extend(others.into_iter().filter(|fault| fault.kind != FaultKind::Taken || !vague.contains(&fault.spot)));
+        Err(PlanError::new(what, faults).into())
     }
 }
 
@@ -158,44 +197,6 @@ fn chain_siblings(batch: &mut [Planned]) {
             planned.depends_on.push(before);
         }
     }
-}
-
-/// Checks the whole input; every fault is listed with its line.
-fn read_batch(
-    mut places: Places<'_>,
-    lines: Vec<(usize, Line)>,
-    mut faults: Vec<LineFault>,
-    what: &str,
-) -> Result<Vec<Planned>> {
-    let mut batch = Vec::with_capacity(lines.len());
-    let mut wanted = Vec::with_capacity(lines.len());
-    for (line, entry) in lines {
-        match checked(line, &entry, &places.dir) {
-            Ok(planned) => {
-                batch.push(planned);
-                wanted.push(entry);
-            }
-            Err(wrong) => faults.extend(wrong),
-        }
-    }
-    faults.extend(repeated_slugs(&batch));
-    places.index = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
-    let mut graph_faults = Vec::new();
-    for (planned, entry) in batch.iter_mut().zip(&wanted) {
-        link(&places, planned, entry, &mut graph_faults)?;
-    }
-    let input_is_fine = faults.is_empty();
-    faults.append(&mut graph_faults);
-    if faults.is_empty() {
-        return Ok(batch);
-    }
-    faults.sort_by_key(|fault| fault.line);
-    let faults: Vec<_> = faults.iter().map(LineFault::to_string).collect();
-    if input_is_fine {
-        let faults = faults.join("\n  ");
-        return Err(Error::InvalidGraph(format!("{what} cannot be used, nothing was written:\n  {faults}")));
-    }
-    Err(Error::BadInput { what: what.to_owned(), faults })
 }
 
 /// The slug of an entry, given or made from its title.
@@ -215,22 +216,22 @@ struct Places<'a> {
     queue: &'a Queue,
     /// What relative work directories count from.
     dir: PathBuf,
-    /// The good entries of the batch.
+    /// The batch by slug.
     index: HashMap<Slug, usize>,
     /// The slugs of all of its entries.
     mentioned: HashSet<Slug>,
 }
 
 impl<'a> Places<'a> {
-    fn new(session: &'a Session, queue: &'a Queue, lines: &[(usize, Line)]) -> Places<'a> {
+    fn new(session: &'a Session, queue: &'a Queue, lines: &[(Spot, Line)]) -> Places<'a> {
         // Also of entries that are wrong otherwise: whoever depends on one is not wrong for that.
         let mentioned = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
         let dir = session.dir.clone();
         Places { ledger: session.ledger(), queue, dir, index: HashMap::new(), mentioned }
     }
 
-    /// The task with a slug; what is wrong with that, in words, is the inner error. `Ok(Ok(None))`: an entry that is wrong
-    /// in itself.
+    /// The task with a slug; what is wrong with that, in words, is the inner error. `Ok(Ok(None))`: an entry that is no
+    /// task at all.
     fn by_slug(&self, asked: &str) -> Result<std::result::Result<Option<Known>, String>> {
         let Ok(slug) = asked.parse::<Slug>() else {
             return Ok(Err(format!("'{}', which is no slug", crate::id::shown(asked))));
@@ -247,14 +248,14 @@ impl<'a> Places<'a> {
 }
 
 /// The entries of the input with the lines on which they begin.
-fn parse(input: &str, faults: &mut Vec<LineFault>) -> Vec<(usize, Line)> {
+fn parse(input: &str, faults: &mut Vec<Fault>) -> Vec<(Spot, Line)> {
     let mut entries = Vec::new();
     let mut push = |line: usize, entry: serde_json::Result<Line>| match entry {
-        Ok(entry) => entries.push((line, entry)),
+        Ok(entry) => entries.push((Spot::Line(line), entry)),
         Err(error) => {
             // serde counts within what it was given, from 1.
             let line = line + error.line().max(1) - 1;
-            faults.push(LineFault { line, found: plain(&error) });
+            faults.push(Fault { spot: Spot::Line(line), kind: FaultKind::Input, found: plain(&error) });
         }
     };
     if input.trim_start().starts_with('[') {
@@ -278,7 +279,8 @@ fn parse(input: &str, faults: &mut Vec<LineFault>) -> Vec<(usize, Line)> {
         }
     }
     if entries.is_empty() && faults.is_empty() {
-        faults.push(LineFault { line: 1, found: "there is no task in it".to_owned() });
+        let found = "there is no task in it".to_owned();
+        faults.push(Fault { spot: Spot::Line(1), kind: FaultKind::Input, found });
     }
     entries
 }
@@ -294,10 +296,9 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-/// Checks one entry by itself.
-fn checked(line: usize, entry: &Line, dir: &Path) -> std::result::Result<Planned, Vec<LineFault>> {
-    let mut faults = Vec::new();
-    let mut fault = |found: String| faults.push(LineFault { line, found });
+/// Checks one entry by itself; one with faults is a task nevertheless, if only it has a slug.
+fn checked(spot: Spot, entry: &Line, dir: &Path, faults: &mut Vec<Fault>) -> Option<Planned> {
+    let mut fault = |found: String| faults.push(Fault { spot, kind: FaultKind::Input, found });
     let title = match entry.title.as_deref().map(text::checked_title) {
         Some(Ok(title)) => Some(title),
         Some(Err(error)) => {
@@ -341,29 +342,37 @@ fn checked(line: usize, entry: &Line, dir: &Path) -> std::result::Result<Planned
     }
     labels.sort();
     labels.dedup();
-    match (slug, title) {
-        (Some(slug), Some(title)) if faults.is_empty() => Ok(Planned {
-            line,
-            slug,
-            title,
-            body,
-            priority,
-            labels,
-            verifier,
-            sticky: entry.sticky,
-            workdir,
-            parent: None,
-            depends_on: Vec::new(),
-        }),
-        _ => Err(faults),
-    }
+    Some(Planned {
+        spot,
+        slug: slug?,
+        title: title.unwrap_or_default(),
+        body,
+        priority,
+        labels,
+        verifier,
+        sticky: entry.sticky,
+        workdir,
+        parent: None,
+        depends_on: Vec::new(),
+    })
 }
 
-/// Resolves what one entry names: inside the batch first, else to tasks that exist.
-fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut Vec<LineFault>) -> Result<()> {
-    let line = planned.line;
-    let mut fault = |found: String| faults.push(LineFault { line, found });
-    planned.parent = parent(places, planned, entry, &mut fault)?;
+/// Resolves what one entry names: inside the batch first, else to tasks that exist. Whether all of that can be told.
+fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut Vec<Fault>) -> Result<bool> {
+    let spot = planned.spot;
+    let mut fault = |found: String| faults.push(Fault { spot, kind: FaultKind::Graph, found });
+    let mut is_clear = true;
+    planned.parent = match parent(places, planned, entry)? {
+        Ok(parent) => parent,
+        Err(Some(found)) => {
+            fault(found);
+            None
+        }
+        Err(None) => {
+            is_clear = false;
+            None
+        }
+    };
     let ledger = &places.ledger;
     let mut depends_on = Vec::new();
     for asked in &entry.depends_on_slugs {
@@ -376,7 +385,7 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
                 Ok(()) => depends_on.push(named),
                 Err(error) => fault(error.to_string()),
             },
-            Ok(None) => {}
+            Ok(None) => is_clear = false,
             Err(found) => fault(format!("depends on {found}")),
         }
     }
@@ -394,48 +403,34 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
         }
     }
     planned.depends_on = seen;
-    Ok(())
+    Ok(is_clear)
 }
 
-/// The parent of one entry. Whether a task that exists can be one is asked where the entry is planned, unless it was before.
+/// The parent of one entry; what is wrong with it, in words, is the inner error, or nothing where it names an entry that is
+/// no task at all. Whether a task that exists can be one is asked where the whole batch is studied.
 fn parent(
     places: &Places<'_>,
     planned: &Planned,
     entry: &Line,
-    fault: &mut impl FnMut(String),
-) -> Result<Option<Named>> {
+) -> Result<std::result::Result<Option<Named>, Option<String>>> {
     let is_itself =
         |asked: &str| *asked == *planned.slug.as_str() || asked == format!("{}/{}", places.queue, planned.slug);
-    let named = match (&entry.parent_slug, &entry.parent) {
-        (None, None) => return Ok(None),
-        (Some(_), Some(_)) => Err("it has both parent and parent_slug".to_owned()),
-        (Some(asked), None) | (None, Some(asked)) if is_itself(asked) => Err(format!("{asked} is its own parent")),
+    Ok(match (&entry.parent_slug, &entry.parent) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Some("it has both parent and parent_slug".to_owned())),
+        (Some(asked), None) | (None, Some(asked)) if is_itself(asked) => {
+            Err(Some(format!("{asked} is its own parent")))
+        }
         (Some(asked), None) => match places.by_slug(asked)? {
-            Ok(None) => return Ok(None),
-            Ok(Some(named)) => Ok(named),
-            Err(found) => Err(format!("its parent is {found}")),
+            Ok(Some((named, _))) => Ok(Some(named)),
+            Ok(None) => Err(None),
+            Err(found) => Err(Some(format!("its parent is {found}"))),
         },
-        (None, Some(asked)) => {
-            let found = usable(places.ledger.find(asked, places.queue))?;
-            found.map(|found| (Named::Task(found.state.id), Some(found.state)))
-        }
-    };
-    match named {
-        Ok((named, Some(state))) => {
-            let name = RefName::of_task(places.queue, &planned.slug);
-            let is_there = places.ledger.state(&name)?.is_some();
-            match places.ledger.check_parent(places.queue, &planned.slug, &state, is_there) {
-                Err(error @ Error::InvalidGraph(_)) => fault(error.to_string()),
-                checked => checked?,
-            }
-            Ok(Some(named))
-        }
-        Ok((named, None)) => Ok(Some(named)),
-        Err(found) => {
-            fault(found);
-            Ok(None)
-        }
-    }
+        (None, Some(asked)) => match usable(places.ledger.find(asked, places.queue))? {
+            Ok(found) => Ok(Some(Named::Task(found.state.id))),
+            Err(found) => Err(Some(found)),
+        },
+    })
 }
 
 /// What is wrong with the plan is a fault of its line; what is wrong with the system is not.
