@@ -1,19 +1,17 @@
 //! `pm bulk-plan`: many tasks, all or nothing.
-//!
-//! Long, since an entry has many fields, and every fault of every one is told with its line.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plan::absolute;
-use super::read_text;
+use super::read_bytes;
 use crate::error::{Error, Fault, FaultKind, PlanError, Result, Spot};
 use crate::id::{Queue, RefName, Slug};
 use crate::ledger::Ledger;
 use crate::ledger::batch::{Named, Planned};
+use crate::plan_input::{self, Entry};
 use crate::protocol::record::{Label, Priority};
 use crate::protocol::state::TaskState;
 use crate::protocol::text;
@@ -47,29 +45,6 @@ pub struct Args {
     finalize_text: Option<String>,
 }
 
-/// One task of the input. A field that this build does not know is an error: ignoring it would plan another task
-/// than was asked for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    slug: Option<String>,
-    title: Option<String>,
-    text: Option<String>,
-    parent: Option<String>,
-    parent_slug: Option<String>,
-    #[serde(default)]
-    depends_on: Vec<String>,
-    #[serde(default)]
-    depends_on_slugs: Vec<String>,
-    verifier: Option<String>,
-    #[serde(default)]
-    sticky: bool,
-    workdir: Option<String>,
-    priority: Option<u64>,
-    #[serde(default)]
-    labels: Vec<String>,
-}
-
 impl Args {
     /// Plans the batch.
     ///
@@ -78,15 +53,15 @@ impl Args {
     /// without a status, else 11 for what a task names.
     pub fn run(&self, session: &Session) -> Result<()> {
         let queue = session.queue(self.queue.as_ref())?;
-        let input = read_text(&self.input)?;
+        let input = read_bytes(&self.input)?;
         let what = if self.input == "-" { "the plan on standard input" } else { &self.input };
-        let mut faults = Vec::new();
-        let mut lines = parse(input.trim_start_matches('\u{feff}'), &mut faults);
+        let (mut entries, mut faults) = plan_input::read(&input);
         if let Some(slug) = &self.finalize_slug {
-            self.finalize(slug, &mut lines, &mut faults);
+            self.finalize(slug, &mut entries, &mut faults);
         }
-        let places = Places::new(session, &queue, &lines);
-        let batch = self.read_batch(places, lines, faults, what)?;
+        let places =
+            Places { ledger: session.ledger(), queue: &queue, dir: session.dir.clone(), index: HashMap::new() };
+        let batch = self.read_batch(places, entries, faults, what)?;
         let mut progress = session.out.progress("planning", batch.len());
         let mut built = |built| progress.set(built);
         let batched = session.writer()?.create_all(&queue, &batch, self.accept_existing, &mut built);
@@ -128,22 +103,22 @@ impl Args {
 
 impl Args {
     /// Adds the task that depends on all others, unless one of them has its slug.
-    fn finalize(&self, slug: &Slug, lines: &mut Vec<(Spot, Line)>, faults: &mut Vec<Fault>) {
-        let others: Vec<Slug> = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
-        if let Some((spot, _)) = lines.iter().find(|(_, entry)| slug_of(entry).as_ref() == Some(slug)) {
+    fn finalize(&self, slug: &Slug, entries: &mut Vec<(Spot, Entry)>, faults: &mut Vec<Fault>) {
+        let others: Vec<Slug> = entries.iter().filter_map(|(_, entry)| entry.named()).collect();
+        if let Some((spot, _)) = entries.iter().find(|(_, entry)| entry.named().as_ref() == Some(slug)) {
             let found =
                 format!("it has the slug {slug}, which --finalize-slug gives to another task: choose another there");
-            faults.push(Fault { spot: *spot, kind: FaultKind::FinalizerTaken, found });
+            faults.push(Fault { spot: spot.clone(), kind: FaultKind::FinalizerTaken, found });
             return;
         }
-        let entry = Line {
+        let entry = Entry {
             slug: Some(slug.to_string()),
             title: Some(format!("All is done: {slug}")),
             text: self.finalize_text.clone(),
             depends_on_slugs: others.iter().map(Slug::to_string).collect(),
-            ..Line::default()
+            ..Entry::default()
         };
-        lines.push((Spot::Finalizer, entry));
+        entries.push((Spot::Finalizer, entry));
     }
 
     /// Checks the whole input, and what it makes of the ledger.
@@ -153,13 +128,13 @@ impl Args {
     fn read_batch(
         &self,
         mut places: Places<'_>,
-        lines: Vec<(Spot, Line)>,
+        entries: Vec<(Spot, Entry)>,
         mut faults: Vec<Fault>,
         what: &str,
     ) -> Result<Vec<Planned>> {
-        let mut batch = Vec::with_capacity(lines.len());
-        let mut wanted = Vec::with_capacity(lines.len());
-        for (spot, entry) in lines {
+        let mut batch = Vec::with_capacity(entries.len());
+        let mut wanted = Vec::with_capacity(entries.len());
+        for (spot, entry) in entries {
             // What names a task that is wrong in itself is not wrong for that, and can be checked.
             if let Some(planned) = checked(spot, &entry, &places.dir, &mut faults) {
                 batch.push(planned);
@@ -167,12 +142,8 @@ impl Args {
             }
         }
         places.index = batch.iter().enumerate().map(|(i, planned)| (planned.slug.clone(), i)).collect();
-        // Whether these are other tasks than those that exist cannot be told.
-        let mut vague = HashSet::new();
         for (planned, entry) in batch.iter_mut().zip(&wanted) {
-            if !link(&places, planned, entry, &mut faults)? {
-                vague.insert(planned.spot);
-            }
+            link(&places, planned, entry, &mut faults)?;
         }
         if self.chain_siblings {
             chain_siblings(&mut batch);
@@ -180,7 +151,8 @@ impl Args {
         if faults.is_empty() {
             return Ok(batch);
         }
-        vague.extend(faults.iter().map(|fault| fault.spot));
+        // Whether these are other tasks than those that exist cannot be told.
+        let vague: HashSet<Spot> = faults.iter().map(|fault| fault.spot.clone()).collect();
         let others = places.ledger.faults(places.queue, &batch, self.accept_existing)?;
         faults
             .extend(others.into_iter().filter(|fault| fault.kind != FaultKind::Taken || !vague.contains(&fault.spot)));
@@ -199,14 +171,6 @@ fn chain_siblings(batch: &mut [Planned]) {
     }
 }
 
-/// The slug of an entry, given or made from its title.
-fn slug_of(entry: &Line) -> Option<Slug> {
-    match &entry.slug {
-        Some(slug) => slug.parse().ok(),
-        None => entry.title.as_deref().map(Slug::from_title),
-    }
-}
-
 /// A task that an entry names; with its state, if it exists already.
 type Known = (Named, Option<TaskState>);
 
@@ -218,93 +182,34 @@ struct Places<'a> {
     dir: PathBuf,
     /// The batch by slug.
     index: HashMap<Slug, usize>,
-    /// The slugs of all of its entries.
-    mentioned: HashSet<Slug>,
 }
 
-impl<'a> Places<'a> {
-    fn new(session: &'a Session, queue: &'a Queue, lines: &[(Spot, Line)]) -> Places<'a> {
-        // Also of entries that are wrong otherwise: whoever depends on one is not wrong for that.
-        let mentioned = lines.iter().filter_map(|(_, entry)| slug_of(entry)).collect();
-        let dir = session.dir.clone();
-        Places { ledger: session.ledger(), queue, dir, index: HashMap::new(), mentioned }
-    }
-
-    /// The task with a slug; what is wrong with that, in words, is the inner error. `Ok(Ok(None))`: an entry that is no
-    /// task at all.
-    fn by_slug(&self, asked: &str) -> Result<std::result::Result<Option<Known>, String>> {
+impl Places<'_> {
+    /// The task with a slug; what is wrong with that, in words, is the inner error.
+    fn by_slug(&self, asked: &str) -> Result<std::result::Result<Known, String>> {
         let Ok(slug) = asked.parse::<Slug>() else {
             return Ok(Err(format!("'{}', which is no slug", crate::id::shown(asked))));
         };
         if let Some(other) = self.index.get(&slug) {
-            return Ok(Ok(Some((Named::Batch(*other), None))));
+            return Ok(Ok((Named::Batch(*other), None)));
         }
         Ok(match self.ledger.state(&RefName::of_task(self.queue, &slug))? {
-            Some(state) => Ok(Some((Named::Task(state.id), Some(state)))),
-            None if self.mentioned.contains(&slug) => Ok(None),
+            Some(state) => Ok((Named::Task(state.id), Some(state))),
             None => Err(format!("{slug}, which is neither here nor in {}", self.queue)),
         })
     }
 }
 
-/// The entries of the input with the lines on which they begin.
-fn parse(input: &str, faults: &mut Vec<Fault>) -> Vec<(Spot, Line)> {
-    let mut entries = Vec::new();
-    let mut push = |line: usize, entry: serde_json::Result<Line>| match entry {
-        Ok(entry) => entries.push((Spot::Line(line), entry)),
-        Err(error) => {
-            // serde counts within what it was given, from 1.
-            let line = line + error.line().max(1) - 1;
-            faults.push(Fault { spot: Spot::Line(line), kind: FaultKind::Input, found: plain(&error) });
-        }
-    };
-    if input.trim_start().starts_with('[') {
-        match serde_json::from_str::<Vec<&serde_json::value::RawValue>>(input) {
-            Ok(raw) => {
-                let (mut line, mut counted) = (1, 0);
-                for value in raw {
-                    let offset = value.get().as_ptr() as usize - input.as_ptr() as usize;
-                    line += input[counted..offset].bytes().filter(|b| *b == b'\n').count();
-                    counted = offset;
-                    push(line, serde_json::from_str(value.get()));
-                }
-            }
-            Err(error) => push(1, Err(error)),
-        }
-    } else {
-        for (number, line) in input.lines().enumerate() {
-            if !line.trim().is_empty() {
-                push(number + 1, serde_json::from_str(line));
-            }
-        }
-    }
-    if entries.is_empty() && faults.is_empty() {
-        let found = "there is no task in it".to_owned();
-        faults.push(Fault { spot: Spot::Line(1), kind: FaultKind::Input, found });
-    }
-    entries
-}
-
-/// serde's message without its own position, which counts within one entry.
-fn plain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match error.classify() {
-        serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
-            format!("it is no JSON object ({})", text.split(" at line ").next().unwrap_or(&text))
-        }
-        _ => text.split(" at line ").next().unwrap_or(&text).to_owned(),
-    }
-}
-
 /// Checks one entry by itself; one with faults is a task nevertheless, if only it has a slug.
-fn checked(spot: Spot, entry: &Line, dir: &Path, faults: &mut Vec<Fault>) -> Option<Planned> {
-    let mut fault = |found: String| faults.push(Fault { spot, kind: FaultKind::Input, found });
+fn checked(spot: Spot, entry: &Entry, dir: &Path, faults: &mut Vec<Fault>) -> Option<Planned> {
+    let mut fault = |found: String| faults.push(Fault { spot: spot.clone(), kind: FaultKind::Input, found });
     let title = match entry.title.as_deref().map(text::checked_title) {
         Some(Ok(title)) => Some(title),
         Some(Err(error)) => {
             fault(error.to_string());
             None
         }
+        None if entry.unread.contains(&"title") => None,
         None => {
             fault("it has no title".to_owned());
             None
@@ -312,7 +217,7 @@ fn checked(spot: Spot, entry: &Line, dir: &Path, faults: &mut Vec<Fault>) -> Opt
     };
     let slug = match (&entry.slug, &title) {
         (Some(slug), _) => slug.parse().map_err(|error: crate::id::NameError| fault(error.to_string())).ok(),
-        (None, title) => title.as_deref().map(Slug::from_title),
+        (None, _) => entry.named(),
     };
     let body = entry.text.as_deref().map_or(Ok(None), text::checked_body).unwrap_or_else(|error| {
         fault(error.to_string());
@@ -357,22 +262,14 @@ fn checked(spot: Spot, entry: &Line, dir: &Path, faults: &mut Vec<Fault>) -> Opt
     })
 }
 
-/// Resolves what one entry names: inside the batch first, else to tasks that exist. Whether all of that can be told.
-fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut Vec<Fault>) -> Result<bool> {
-    let spot = planned.spot;
-    let mut fault = |found: String| faults.push(Fault { spot, kind: FaultKind::Graph, found });
-    let mut is_clear = true;
-    planned.parent = match parent(places, planned, entry)? {
-        Ok(parent) => parent,
-        Err(Some(found)) => {
-            fault(found);
-            None
-        }
-        Err(None) => {
-            is_clear = false;
-            None
-        }
-    };
+/// Resolves what one entry names: inside the batch first, else to tasks that exist.
+fn link(places: &Places<'_>, planned: &mut Planned, entry: &Entry, faults: &mut Vec<Fault>) -> Result<()> {
+    let spot = planned.spot.clone();
+    let mut fault = |found: String| faults.push(Fault { spot: spot.clone(), kind: FaultKind::Graph, found });
+    planned.parent = parent(places, planned, entry)?.unwrap_or_else(|found| {
+        fault(found);
+        None
+    });
     let ledger = &places.ledger;
     let mut depends_on = Vec::new();
     for asked in &entry.depends_on_slugs {
@@ -381,11 +278,10 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
             continue;
         }
         match places.by_slug(asked)? {
-            Ok(Some((named, state))) => match state.map_or(Ok(()), |state| ledger.check_dependency(&state)) {
+            Ok((named, state)) => match state.map_or(Ok(()), |state| ledger.check_dependency(&state)) {
                 Ok(()) => depends_on.push(named),
                 Err(error) => fault(error.to_string()),
             },
-            Ok(None) => is_clear = false,
             Err(found) => fault(format!("depends on {found}")),
         }
     }
@@ -403,33 +299,24 @@ fn link(places: &Places<'_>, planned: &mut Planned, entry: &Line, faults: &mut V
         }
     }
     planned.depends_on = seen;
-    Ok(is_clear)
+    Ok(())
 }
 
-/// The parent of one entry; what is wrong with it, in words, is the inner error, or nothing where it names an entry that is
-/// no task at all. Whether a task that exists can be one is asked where the whole batch is studied.
-fn parent(
-    places: &Places<'_>,
-    planned: &Planned,
-    entry: &Line,
-) -> Result<std::result::Result<Option<Named>, Option<String>>> {
+/// The parent of one entry; what is wrong with it, in words, is the inner error. Whether a task that exists can be one is
+/// asked where the whole batch is studied.
+fn parent(places: &Places<'_>, planned: &Planned, entry: &Entry) -> Result<std::result::Result<Option<Named>, String>> {
     let is_itself =
         |asked: &str| *asked == *planned.slug.as_str() || asked == format!("{}/{}", places.queue, planned.slug);
     Ok(match (&entry.parent_slug, &entry.parent) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(Some("it has both parent and parent_slug".to_owned())),
-        (Some(asked), None) | (None, Some(asked)) if is_itself(asked) => {
-            Err(Some(format!("{asked} is its own parent")))
+        (Some(_), Some(_)) => Err("it has both parent and parent_slug".to_owned()),
+        (Some(asked), None) | (None, Some(asked)) if is_itself(asked) => Err(format!("{asked} is its own parent")),
+        (Some(asked), None) => {
+            places.by_slug(asked)?.map(|(named, _)| Some(named)).map_err(|found| format!("its parent is {found}"))
         }
-        (Some(asked), None) => match places.by_slug(asked)? {
-            Ok(Some((named, _))) => Ok(Some(named)),
-            Ok(None) => Err(None),
-            Err(found) => Err(Some(format!("its parent is {found}"))),
-        },
-        (None, Some(asked)) => match usable(places.ledger.find(asked, places.queue))? {
-            Ok(found) => Ok(Some(Named::Task(found.state.id))),
-            Err(found) => Err(Some(found)),
-        },
+        (None, Some(asked)) => {
+            usable(places.ledger.find(asked, places.queue))?.map(|found| Some(Named::Task(found.state.id)))
+        }
     })
 }
 

@@ -125,13 +125,18 @@ impl TextArgs {
 
 /// Reads a whole text file, or standard input for `-`.
 fn read_text(file: &str) -> Result<String> {
-    let mut bytes = Vec::new();
+    String::from_utf8(read_bytes(file)?)
+        .map_err(|_| Error::Usage(format!("{file} is not UTF-8 text; attach it as a file instead")))
+}
+
+/// Reads a whole file, or standard input for `-`.
+fn read_bytes(file: &str) -> Result<Vec<u8>> {
     if file == "-" {
+        let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(Error::io("reading standard input"))?;
-    } else {
-        bytes = std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))?;
+        return Ok(bytes);
     }
-    String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{file} is not UTF-8 text; attach it as a file instead")))
+    std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))
 }
 
 /// Prints the record that an append left behind.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::exit_code::ExitCode;
+use crate::id::Slug;
 
 /// Why a plan was not planned. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +27,19 @@ pub struct Fault {
 }
 
 /// Where a task of a plan comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Spot {
     /// A line of the input, counted from 1.
     Line(usize),
+    /// A task of an array.
+    Task {
+        /// The how manieth it is, counted from 1.
+        number: usize,
+        /// The line on which it begins.
+        line: usize,
+        /// Its slug, where that is known: people find it by that.
+        slug: Option<Slug>,
+    },
     /// `--finalize-slug`.
     Finalizer,
 }
@@ -63,7 +73,7 @@ impl FaultKind {
 impl PlanError {
     /// The error of a plan with faults: at least one, in any order.
     pub fn new(what: impl Into<String>, mut faults: Vec<Fault>) -> PlanError {
-        faults.sort_by_key(|fault| fault.spot);
+        faults.sort_by(|one, other| one.spot.cmp(&other.spot));
         PlanError { what: what.into(), faults }
     }
 
@@ -83,11 +93,25 @@ impl PlanError {
     }
 }
 
+impl Spot {
+    /// Where it is, in as few words as tell it from all others.
+    pub fn short(&self) -> String {
+        match self {
+            Spot::Line(line) => format!("line {line}"),
+            Spot::Task { number, .. } => format!("task {number}"),
+            Spot::Finalizer => "--finalize-slug".to_owned(),
+        }
+    }
+}
+
 impl std::fmt::Display for Spot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Spot::Line(line) => write!(f, "line {line}"),
-            Spot::Finalizer => write!(f, "--finalize-slug"),
+            Spot::Task { number, line, slug: Some(slug) } => {
+                write!(f, "task {number} of the array, slug {slug} (line {line})")
+            }
+            Spot::Task { number, line, slug: None } => write!(f, "task {number} of the array (line {line})"),
+            Spot::Line(_) | Spot::Finalizer => f.write_str(&self.short()),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Ledger<'_> {
                 let drafts = decide::creation(self.agent, task, planned.body.clone(), None);
                 let state = self
                     .link(None, drafts.into(), |commit| Ok(pack.add(commit)?), |_, _| {})
-                    .map_err(|error| at_spot(planned.spot, error))?;
+                    .map_err(|error| at_spot(planned.spot.clone(), error))?;
                 refs.push((RefName::of_task(queue, &planned.slug), state.tip.0));
                 built[index] = Some(Built { state, created: true });
             }

@@ -225,13 +225,13 @@ fn circle_faults(
     for circle in circles {
         let Some(first) = batch.get(circle[0]) else { continue };
         let names = circle[1..].iter().map(|at| match batch.get(*at) {
-            Some(planned) => format!("{} ({})", name(*at), planned.spot),
+            Some(planned) => format!("{} ({})", name(*at), planned.spot.short()),
             None => name(*at),
         });
         let mut names: Vec<_> = std::iter::once(name(circle[0])).chain(names).collect();
         names.push(name(circle[0]));
         let found = format!("the plan has a cycle: {}", names.join(" -> "));
-        faults.push(Fault { spot: first.spot, kind: FaultKind::Graph, found });
+        faults.push(Fault { spot: first.spot.clone(), kind: FaultKind::Graph, found });
     }
     if !are_all && let Some(last) = faults.last_mut() {
         last.found.push_str("; there may be more, which were not looked for");

@@ -52,7 +52,7 @@ impl Ledger<'_> {
         let mut tasks: Vec<Option<Task>> = vec![None; batch.len()];
         for &index in &order {
             let planned = &batch[index];
-            let mut fault = |kind, found| faults.push(Fault { spot: planned.spot, kind, found });
+            let mut fault = |kind, found| faults.push(Fault { spot: planned.spot.clone(), kind, found });
             let id_of = |named: &Named| match named {
                 Named::Task(id) => *id,
                 Named::Batch(other) => there[*other].as_ref().map_or_else(unborn, |state| state.id),
@@ -198,8 +198,8 @@ fn repeated_slugs(batch: &[Planned]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for planned in batch {
         if let Some(first) = seen.insert(&planned.slug, planned) {
-            let found = format!("slug {} is on {} already", planned.slug, first.spot);
-            faults.push(Fault { spot: planned.spot, kind: FaultKind::Input, found });
+            let found = format!("slug {} is that of {} already", planned.slug, first.spot.short());
+            faults.push(Fault { spot: planned.spot.clone(), kind: FaultKind::Input, found });
         }
     }
     faults

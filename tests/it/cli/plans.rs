@@ -52,7 +52,7 @@ fn every_fault_is_listed_with_its_line() {
         &repo,
         input,
         2,
-        &["'A' is not a valid slug", "must be one line", "priority", "'two words'", "on line 4 already"],
+        &["'A' is not a valid slug", "must be one line", "priority", "'two words'", "that of line 4 already"],
     );
     refused(&repo, input, 2, &["has no title", "U+001B", "nothing was written"]);
 }
@@ -77,7 +77,7 @@ fn an_input_that_is_no_plan_is_refused() {
     }
     repo.pm(&["bulk-plan", "--input", "absent"]).fails(2).says("absent");
     std::fs::write(repo.path().join("binary"), [0xff, 0xfe]).expect("written");
-    repo.pm(&["bulk-plan", "--input", "binary"]).fails(2).says("UTF-8");
+    repo.pm(&["bulk-plan", "--input", "binary"]).fails(2).says("line 1: it is not UTF-8").says("nothing was written");
     repo.pm(&["bulk-plan"]).fails(2);
 }
 
@@ -127,6 +127,21 @@ fn faults_of_every_kind_are_listed_together_and_the_first_kind_gives_the_exit_co
     let error = bulk(&repo, &input, &["--json"]).fails(2).error();
     assert_eq!(error["faults"].as_array().map(Vec::len), Some(6), "{error}");
     assert_eq!(error["differences"].as_array().map(Vec::len), Some(1), "{error}");
+}
+
+#[test]
+fn the_faults_of_an_array_on_one_line_name_the_tasks() {
+    let repo = Repo::new();
+    let input = r#"[{"slug":"ok","title":"A"},{"slug":"ok","title":"B"},{"title":"C","priority":7},{"slug":"d","title":"D",
+        "depends_on_slugs":["e"]},{"slug":"e","title":"E","depends_on_slugs":["d"]},{"title":"F","sticky":1,"parent":"absent"}]"#;
+    let words = [
+        "task 2 of the array, slug ok (line 1): slug ok is that of task 1 already",
+        "task 3 of the array, slug c (line 1): its priority is",
+        "task 4 of the array, slug d (line 1): the plan has a cycle: d -> e (task 5) -> d",
+        "task 6 of the array, slug f (line 2): sticky must be true or false, not 1",
+        "task 6 of the array, slug f (line 2): no task 'absent'",
+    ];
+    refused(&repo, input, 2, &words);
 }
 
 #[test]

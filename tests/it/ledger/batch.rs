@@ -126,7 +126,7 @@ fn cycles_slugs_that_are_taken_and_closed_tasks_are_told_together() {
             planned(5, "same", &[]),
         ];
         let found = faults(&ledger, &batch);
-        let told: Vec<_> = found.iter().map(|(spot, kind, _)| (*spot, *kind)).collect();
+        let told: Vec<_> = found.iter().map(|(spot, kind, _)| (spot.clone(), *kind)).collect();
         let line = Spot::Line;
         assert_eq!(
             told,
