@@ -21,8 +21,10 @@ use crate::session::Session;
 ///
 /// The input is a JSON array, or one JSON object a line, of {slug, title, text, parent, parent_slug, depends_on,
 /// depends_on_slugs, verifier, sticky, workdir, priority, labels}. Slugs resolve inside the batch, in any order, or to tasks
-/// that exist. The whole input is checked first. A slug that exists with the same definition is skipped, so a batch can be
-/// run again; one with another definition is refused. Prints <id> <slug> created|skipped for each task.
+/// that exist. A relative workdir counts from the directory that pm runs in. A child takes over from its parent whether it
+/// is sticky, also where it says false itself, and the workdir, unless it has one. The whole input is checked first. A slug
+/// that exists with the same definition is skipped, so a batch can be run again; one with another definition is refused.
+/// Prints <id> <slug> created|skipped for each task.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The plan, or - for standard input
@@ -233,11 +235,14 @@ fn checked(spot: Spot, entry: &Entry, dir: &Path, faults: &mut Vec<Fault>) -> Op
             fault(error.to_string());
             None
         });
-    let workdir =
-        entry.workdir.as_ref().map(|given| absolute(dir, Path::new(given))).transpose().unwrap_or_else(|error| {
-            fault(error.to_string());
+    let workdir = entry.workdir.as_deref().and_then(|given| match given {
+        // As for `pm plan`: it would be the directory that pm happens to run in.
+        "" => {
+            fault("its workdir is empty".to_owned());
             None
-        });
+        }
+        given => absolute(dir, Path::new(given)).map_err(|error| fault(error.to_string())).ok(),
+    });
     let mut labels: Vec<Label> = Vec::new();
     for label in &entry.labels {
         match label.parse() {

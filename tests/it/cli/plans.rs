@@ -256,6 +256,30 @@ fn the_definition_does_not_change_with_the_state() {
 }
 
 #[test]
+fn a_part_of_a_sticky_task_is_sticky_also_where_it_says_false_and_stays_the_same_task() {
+    let repo = Repo::new();
+    let plan = "{\"slug\":\"p\",\"title\":\"P\",\"sticky\":true}\n\
+                {\"slug\":\"c\",\"title\":\"C\",\"sticky\":false,\"parent_slug\":\"p\"}\n\
+                {\"slug\":\"g\",\"title\":\"G\",\"parent_slug\":\"c\"}\n";
+    bulk(&repo, plan, &[]).ok();
+    for slug in ["c", "g"] {
+        assert_eq!(repo.pm(&["show", "--json", "--task", slug]).json()["task"]["attributes"]["sticky"], true);
+    }
+    assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 3);
+}
+
+#[test]
+fn a_workdir_is_recorded_in_full_and_an_empty_one_is_refused() {
+    let repo = Repo::new();
+    refused(&repo, "{\"title\":\"A\",\"workdir\":\"\"}", 2, &["line 1: its workdir is empty"]);
+    let plan = "{\"slug\":\"a\",\"title\":\"A\",\"workdir\":\"web\"}";
+    std::fs::create_dir_all(repo.path().join("web/web")).expect("made");
+    bulk(&repo, plan, &[]).ok();
+    assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 1);
+    repo.pm_fed(plan, &["-C", "web", "bulk-plan", "--input", "-"]).fails(4).says("differs in workdir");
+}
+
+#[test]
 fn a_plan_is_read_from_a_file_or_from_standard_input_into_any_queue() {
     let repo = Repo::new();
     std::fs::write(repo.path().join("plan.json"), "[{\"title\":\"A\"}]").expect("written");
