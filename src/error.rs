@@ -1,10 +1,12 @@
 //! Why a command could not do what was asked: data for callers, wording for people, one exit code each.
 
 mod facts;
+mod plan;
 mod wait;
 
 use std::io::ErrorKind;
 
+pub use self::plan::{Fault, FaultKind, PlanError, Spot};
 pub use self::wait::{Known, WaitError};
 use crate::exit_code::ExitCode;
 use crate::id::{NameError, Queue, RecordId, RefName, Slug, TaskId};
@@ -25,14 +27,9 @@ pub enum Error {
     /// The call, its input or the configuration is wrong. Nothing was changed.
     #[error("{0}")]
     Usage(String),
-    /// Many things are wrong with one input.
-    #[error("{what} cannot be used, nothing was written:\n  {}", faults.join("\n  "))]
-    BadInput {
-        /// The input.
-        what: String,
-        /// Each fault with its line.
-        faults: Vec<String>,
-    },
+    /// Something is wrong with a plan of many tasks.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A rule said no.
     #[error("{place}: {}", refusal.told(&place.queue, &place.slug))]
     Refused {
@@ -62,12 +59,6 @@ pub enum Error {
         task: TaskId,
         /// How its definition differs, or nothing.
         differs: String,
-    },
-    /// Slugs of a batch are taken by tasks with other definitions.
-    #[error("these slugs are taken by tasks with another definition; nothing was written (--accept-existing takes them as they are):\n  {}", differences.join("\n  "))]
-    SlugsTaken {
-        /// One line a slug.
-        differences: Vec<String>,
     },
     /// Slugs of a batch were created by others each time that it was about to be published.
     #[error(
@@ -263,11 +254,12 @@ impl Error {
     /// How the process ends.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Error::Usage(_) | Error::BadInput { .. } => ExitCode::Usage,
+            Error::Usage(_) => ExitCode::Usage,
+            Error::Plan(error) => error.exit_code(),
             Error::Refused { refusal, .. } => refusal_code(refusal),
             Error::LostMeanwhile { refusal, .. } => refusal_code(refusal),
             Error::UnknownTask { .. } => ExitCode::UnknownTask,
-            Error::SlugTaken { .. } | Error::SlugsTaken { .. } => ExitCode::SlugTaken,
+            Error::SlugTaken { .. } => ExitCode::SlugTaken,
             Error::BatchRaced { .. } | Error::Busy { .. } | Error::TipMoved { .. } => ExitCode::RaceLost,
             Error::InvalidGraph(_) => ExitCode::InvalidGraph,
             Error::ParentWithoutStatus { .. } => ExitCode::ParentWithoutStatus,

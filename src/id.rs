@@ -152,7 +152,7 @@ pub enum NameError {
     },
     /// Not a queue or slug.
     #[error(
-        "'{found}' is not a valid {what}: 1 to 128 characters of a-z 0-9 . _ + -, the first one a letter or digit, no '..'"
+        "'{found}' is not a valid {what}: 1 to {COMPONENT_MAX} characters of a-z 0-9 . _ + -, the first one a letter or digit, no '..'"
     )]
     Component {
         /// `queue` or `slug`.
@@ -183,10 +183,13 @@ pub fn shown(text: &str) -> String {
     out
 }
 
+/// The most characters of a queue or slug (design, section 2).
+pub const COMPONENT_MAX: usize = 128;
+
 /// Checks the characters that queues and slugs are made of (design, section 2).
 fn is_component(text: &str) -> bool {
     let bytes = text.as_bytes();
-    (1..=128).contains(&bytes.len())
+    (1..=COMPONENT_MAX).contains(&bytes.len())
         && (bytes[0].is_ascii_lowercase() || bytes[0].is_ascii_digit())
         && bytes.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'+' | b'-'))
         && bytes.windows(2).all(|pair| pair != b"..")

@@ -8,7 +8,7 @@
 //! - [`poll`]: the daemon beside the commands. [`work`]: the runner. [`sync`]: machines. [`hub`]: judging what is
 //!   pushed. [`doctor`]: what is wrong. [`verifier`]: whether a report proves its task.
 //! - [`command`]: one file a subcommand; [`session`] is what each works with; [`output`] alone prints. [`drawing`]: graphs
-//!   of tasks as text.
+//!   of tasks as text. [`plan_input`]: plans of many tasks, as they are written.
 //! - [`id`], [`commit`]: plain types that all share. [`clock`], [`config`], [`git_program`]: the outside world.
 
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ pub mod hub;
 pub mod id;
 pub mod ledger;
 pub mod output;
+pub mod plan_input;
 pub mod poll;
 pub mod protocol;
 pub mod session;

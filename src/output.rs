@@ -252,6 +252,14 @@ pub fn counted<N: fmt::Display + PartialEq + From<u8>>(number: N, what: &str) ->
     if number == N::from(1) { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
+/// The first `most` of many names, and how many more there are; all of them, where only one more would be left out.
+pub fn few(names: &[String], most: usize) -> String {
+    match names.len().checked_sub(most) {
+        Some(more @ 2..) => format!("{} and {more} more", names[..most].join(", ")),
+        _ => names.join(", "),
+    }
+}
+
 /// A duration for people: `850 ms`, `12 s`, `5 min`, `3 h`, `2 d`.
 pub fn span(ms: u64) -> String {
     match ms {

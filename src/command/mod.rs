@@ -54,7 +54,7 @@ use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
 use crate::ledger::graph::Neighbours;
 use crate::ledger::resolve::{Damage, Scan, place};
-use crate::output::{Output, counted, span};
+use crate::output::{Output, counted, few, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};
 use crate::protocol::record::Phase;
 use crate::protocol::refusal::Wait;
@@ -62,6 +62,9 @@ use crate::protocol::state::TaskState;
 use crate::protocol::view::{self, Moment};
 use crate::session::{Session, env};
 use crate::store::Store;
+
+/// How many of the tasks that one waits for are named in its row of a table.
+const WAITS_NAMED: usize = 4;
 
 /// Which task is meant.
 #[derive(Debug, clap::Args)]
@@ -131,14 +134,18 @@ impl TextArgs {
 
 /// Reads a whole text file, or standard input for `-`. `hint`: what to do with one that is no text.
 fn read_text(file: &str, hint: &str) -> Result<String> {
-    let mut bytes = Vec::new();
-    if file == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).map_err(Error::io("reading standard input"))?;
-    } else {
-        bytes = std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))?;
-    }
     let name = if file == "-" { "standard input" } else { file };
-    String::from_utf8(bytes).map_err(|_| Error::Usage(format!("{name} is not UTF-8 text; {hint}")))
+    String::from_utf8(read_bytes(file)?).map_err(|_| Error::Usage(format!("{name} is not UTF-8 text; {hint}")))
+}
+
+/// Reads a whole file, or standard input for `-`.
+fn read_bytes(file: &str) -> Result<Vec<u8>> {
+    if file == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map_err(Error::io("reading standard input"))?;
+        return Ok(bytes);
+    }
+    std::fs::read(file).map_err(|error| Error::Usage(format!("cannot read {file}: {error}")))
 }
 
 /// Prints the record that an append left behind.
@@ -270,7 +277,9 @@ fn list_entry(state: &TaskState, moment: &Moment) -> Value {
 fn list_row(out: &Output, state: &TaskState, moment: &Moment, width: usize) -> String {
     let held = match held(state, moment) {
         Some(held) => format!("  [{held}]"),
-        None if !moment.blocked_by.is_empty() => format!("  [waits for {}]", few(&waits(&moment.blocked_by, None))),
+        None if !moment.blocked_by.is_empty() => {
+            format!("  [waits for {}]", few(&waits(&moment.blocked_by, None), WAITS_NAMED))
+        }
         None => String::new(),
     };
     let place = place(state).to_string();
@@ -286,16 +295,6 @@ fn held(state: &TaskState, moment: &Moment) -> Option<String> {
 /// What a task waits for, each with how it stands.
 fn waits(blocked_by: &[Wait], here: Option<&Queue>) -> Vec<String> {
     blocked_by.iter().map(|wait| wait.told(here)).collect()
-}
-
-/// The first few of many, and how many more there are.
-pub fn few(items: &[String]) -> String {
-    /// How many are named.
-    const NAMED: usize = 4;
-    match items.len().checked_sub(NAMED) {
-        Some(more @ 2..) => format!("{} and {more} more", items[..NAMED].join(", ")),
-        _ => items.join(", "),
-    }
 }
 
 /// The width of the widest place among some tasks.

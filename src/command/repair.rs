@@ -10,6 +10,7 @@ use crate::ledger::Ledger;
 use crate::ledger::resolve::prefixes;
 use crate::output::counted;
 use crate::session::Session;
+use crate::store::Store;
 use crate::sync::repair::{self, Rewind};
 
 /// Mend what a sync leaves alone
@@ -65,6 +66,9 @@ impl Args {
     fn set_aside(&self, session: &Session, slug: &Slug) -> Result<ExitCode> {
         let name = self.name(session)?;
         let remote = session.config.remote.as_ref().ok_or_else(no_authority)?;
+        if session.store.tip(&name)?.is_none() {
+            return Err(unknown(&name));
+        }
         let (planned, dependents) = session.link_to(remote)?.set_aside(&session.writer()?, &name, slug.clone())?;
         for dependent in &dependents {
             let (dependent, old) = (place(dependent), place(&name));
@@ -114,6 +118,13 @@ impl Args {
             (Some((link, rewind)), _) => (format!("at {}", link.remote.name), rewind),
             (None, Some(ref rewind)) => return self.rewind_here(session, &ledger, &name, rewind),
             (None, None) => {
+                let is_there = match &link {
+                    Some(link) => !link.remote.list_names(std::slice::from_ref(&name), &|| false)?.is_empty(),
+                    None => false,
+                };
+                if !is_there && ledger.store.tip(&name)?.is_none() {
+                    return Err(unknown(&name));
+                }
                 let why = format!("nothing is wrong with {}, so there is nothing to rewind", place(&name));
                 return Err(Error::Usage(why));
             }
@@ -185,6 +196,11 @@ impl Args {
 
 fn moved(name: &RefName, tip: RecordId) -> Error {
     Error::TipMoved { name: name.clone(), tip }
+}
+
+fn unknown(name: &RefName) -> Error {
+    let because = "there is none of that name; `pm list` shows all".to_owned();
+    Error::UnknownTask { asked: place(name), because, candidates: Vec::new() }
 }
 
 fn no_authority() -> Error {

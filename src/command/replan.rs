@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cancel::{steps_json, steps_text, told};
 use super::{TaskArgs, TextArgs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit_code::ExitCode;
 use crate::ledger::replan::{Change, Replanned, Spread};
 use crate::ledger::resolve::place;
@@ -16,7 +16,7 @@ use crate::verifier::form;
 ///
 /// Without --text or --verifier the task itself is new again; one that is new or working is left as it is. With one of
 /// them a clone named <slug>-r<N> takes its place: the old one is superseded, and whoever depends on it, or is its child,
-/// follows to the clone. --cascade-up does again what it was built on, --cascade-down what was built on it. Tasks in flight
+/// follows to the clone. An empty text is refused. --cascade-up does again what it was built on, --cascade-down what was built on it. Tasks in flight
 /// are left alone, and named. A replan that was cut short is completed by the next.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -45,11 +45,11 @@ impl Args {
     /// Replans it.
     ///
     /// # Errors
-    /// 6 where it is superseded, 16, 17. Another task that could not be opened is part of the result, and its exit code
+    /// 2 for an empty text, 6 where it is superseded, 16, 17. Another task that could not be opened is part of the result, and its exit code
     /// the command's.
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
-        let text = self.text.read()?.map(|text| checked_body(&text)).transpose()?;
+        let text = self.text.read()?.map(|text| new_text(&text)).transpose()?;
         let verifier = match self.verifier.as_deref() {
             Some("") => Some(None),
             given => given.map(form::checked).transpose()?.map(Some),
@@ -65,6 +65,18 @@ impl Args {
         session.out.result(|| to_json(&done), || to_text(&done));
         Ok(told(&session.out, &done.steps))
     }
+}
+
+/// The text of the clone. An empty one is a file that was not written or a variable that was not set, and would be taken for
+/// all that is to be done.
+fn new_text(text: &str) -> Result<Option<String>> {
+    if text.trim().is_empty() {
+        return Err(Error::Usage(
+            "the new text is empty, and nothing was changed; without --text and --text-file the task keeps its text"
+                .to_owned(),
+        ));
+    }
+    Ok(checked_body(text)?)
 }
 
 fn to_json(done: &Replanned) -> Value {

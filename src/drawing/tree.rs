@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{Node, Picture, named};
 use crate::id::Queue;
+use crate::output::few;
 use crate::protocol::record::Phase;
 
 /// How many tasks are named after one another, before the rest is only counted.
@@ -91,16 +92,8 @@ fn near(node: &Node) -> Vec<String> {
     ];
     said.into_iter()
         .filter(|(_, names)| !names.is_empty())
-        .map(|(what, names)| format!("{what} {}", few(&names)))
+        .map(|(what, names)| format!("{what} {}", few(&names, NAMED)))
         .collect()
-}
-
-/// The first of many names, and how many more there are.
-fn few(names: &[String]) -> String {
-    match names.len().checked_sub(NAMED) {
-        Some(more @ 2..) => format!("{} and {more} more", names[..NAMED].join(", ")),
-        _ => names.join(", "),
-    }
 }
 
 /// The line that tells the critical path; the middle of a long one is only counted.

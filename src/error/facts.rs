@@ -30,12 +30,7 @@ impl Error {
                 map.insert("queue".to_owned(), json!(place.queue));
                 map.insert("slug".to_owned(), json!(place.slug));
             }
-            Error::BadInput { faults, .. } => {
-                map.insert("faults".to_owned(), json!(faults));
-            }
-            Error::SlugsTaken { differences } => {
-                map.insert("differences".to_owned(), json!(differences));
-            }
+            Error::Plan(error) => error.facts(&mut map),
             Error::Damaged { name, commit, found } => {
                 map.insert("ref".to_owned(), json!(name));
                 map.insert("commit".to_owned(), json!(commit));

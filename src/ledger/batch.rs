@@ -1,14 +1,14 @@
 //! Planning many tasks at once: one pack, one rename of packed-refs, all or nothing (design, section 5).
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::find::Found;
 use super::order::Ordered;
-use super::resolve::{place, prefix};
+use super::resolve::prefix;
+use super::study::Study;
 use super::{Ledger, Reach};
-use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, Slug, TaskId};
+use crate::error::{Error, Fault, FaultKind, PlanError, Result, Spot};
+use crate::id::{Oid, Queue, RefName, Slug, TaskId};
 use crate::protocol::decide;
 use crate::protocol::record::{Label, Priority, Task};
 use crate::protocol::state::TaskState;
@@ -21,7 +21,7 @@ const ATTEMPTS_MAX: u32 = 5;
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// Its place in the input, for messages.
-    pub line: usize,
+    pub spot: Spot,
     /// Its slug, unique in the batch.
     pub slug: Slug,
     /// Its title.
@@ -76,7 +76,7 @@ impl Ledger<'_> {
     /// their definition. `progress` is told how many tasks are built.
     ///
     /// # Errors
-    /// `SlugsTaken` with every difference, `InvalidGraph` with a cycle; nothing was published.
+    /// `Plan` with everything that is wrong with it; nothing was published.
     pub fn create_all(
         &self,
         queue: &Queue,
@@ -104,93 +104,42 @@ impl Ledger<'_> {
         accept_existing: bool,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Option<Batched>> {
-        let (order, ordered) = self.batch_order(queue, batch)?;
-        let existing: HashMap<RefName, _> = self.store.tips(&prefix(Some(queue)))?.into_iter().collect();
-        let now = self.clock.wall_micros();
-        let mut pack = self.store.begin_pack()?;
-        let mut built: Vec<Option<Built>> = batch.iter().map(|_| None).collect();
-        let mut parents: HashMap<TaskId, Found> = HashMap::new();
-        let mut refs = Vec::new();
-        let mut differences = Vec::new();
-        for (count, &index) in order.iter().enumerate() {
-            let planned = &batch[index];
-            let name = RefName::of_task(queue, &planned.slug);
-            // What a task names was built before it: that is what the order is for.
-            let id_of = |named: &Named| match named {
-                Named::Task(id) => Some(*id),
-                Named::Batch(other) => built[*other].as_ref().map(|built| built.state.id),
-            };
-            let mut task = Task {
-                queue: queue.clone(),
-                slug: planned.slug.clone(),
-                title: planned.title.clone(),
-                // A microsecond a line keeps the order of the input.
-                created: now + index as i64,
-                priority: planned.priority,
-                depends_on: planned.depends_on.iter().filter_map(id_of).collect(),
-                parent: planned.parent.as_ref().and_then(id_of),
-                spawned_at: None,
-                verifier: planned.verifier.clone(),
-                sticky: planned.sticky,
-                workdir: planned.workdir.clone(),
-                ttl: None,
-                max_attempts: None,
-                labels: planned.labels.clone(),
-            };
-            let is_there = existing.contains_key(&name);
-            match planned.parent {
-                Some(Named::Batch(other)) => match &built[other] {
-                    Some(Built { state, created }) => {
-                        if !created && !is_there {
-                            let name = RefName::of_task(queue, &batch[other].slug);
-                            parents.insert(state.id, Found { name, state: state.clone() });
-                        }
-                        self.take_over(&mut task, state, is_there)
-                    }
-                    None => Ok(()),
-                },
-                Some(Named::Task(id)) => {
-                    if let Entry::Vacant(parent) = parents.entry(id) {
-                        let unknown = || Error::InvalidGraph(format!("the parent {id} cannot be found"));
-                        parent.insert(self.find_by_task_id(id)?.ok_or_else(unknown)?);
-                    }
-                    self.take_over(&mut task, &parents[&id].state, is_there)
-                }
-                None => Ok(()),
-            }
-            .map_err(|error| at_line(planned.line, error))?;
-            built[index] = Some(match existing.get(&name) {
-                Some(Ok(tip)) => {
-                    let state = self.state_at(&name, RecordId(*tip))?;
-                    if !accept_existing && let Some(differs) = self.difference(&name, &state, &task, planned)? {
-                        differences.push(format!("{} (task {}): {differs}", place(&state), state.id));
-                    }
-                    Built { state, created: false }
-                }
-                Some(Err(_)) => {
-                    // Reads it again for the error, which cannot be cloned.
-                    self.state(&name)?;
-                    return Ok(None);
-                }
-                None => {
-                    for named in &planned.depends_on {
-                        // Those that exist by themselves were checked with the input.
-                        if let Named::Batch(other) = named
-                            && let Some(Built { state, created: false }) = &built[*other]
-                        {
-                            self.check_dependency(state).map_err(|error| at_line(planned.line, error))?;
-                        }
-                    }
-                    let drafts = decide::creation(self.agent, task, planned.body.clone(), None);
-                    let state = self.link(None, drafts.into(), |commit| Ok(pack.add(commit)?), |_, _| {})?;
-                    refs.push((name, state.tip.0));
-                    Built { state, created: true }
-                }
-            });
-            progress(count + 1);
+        let (study, faults) = self.study(queue, batch, accept_existing)?;
+        if !faults.is_empty() {
+            return Err(PlanError::new("the plan", faults).into());
         }
-        if !differences.is_empty() {
-            return Err(Error::SlugsTaken { differences });
+        let Study { tasks, there, order, ordered, parents } = study;
+        let mut pack = self.store.begin_pack()?;
+        let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
+        let existing = |state| Built { state, created: false };
+        let mut built: Vec<Option<Built>> = there.into_iter().map(|there| there.map(existing)).collect();
+        let mut refs = Vec::new();
+        for (count, &index) in order.iter().enumerate() {
+            if built[index].is_none()
+                && let Some(mut task) = tasks[index].take()
+            {
+                let planned = &batch[index];
+                // What a task names was built before it: that is what the order is for.
+                let state_of = |other: usize| built[other].as_ref().map(|built| &built.state);
+                let id_of = |named: &Named| match named {
+                    Named::Task(id) => Some(*id),
+                    Named::Batch(other) => state_of(*other).map(|state| state.id),
+                };
+                task.depends_on = planned.depends_on.iter().filter_map(id_of).collect();
+                if let Some(Named::Batch(other)) = planned.parent
+                    && let Some(parent) = state_of(other)
+                {
+                    task.parent = Some(parent.id);
+                    task.spawned_at = parent.status.as_ref().map(|status| status.id);
+                }
+                let drafts = decide::creation(self.agent, task, planned.body.clone(), None);
+                let state = self
+                    .link(None, drafts.into(), |commit| Ok(pack.add(commit)?), |_, _| {})
+                    .map_err(|error| at_spot(planned.spot.clone(), error))?;
+                refs.push((RefName::of_task(queue, &planned.slug), state.tip.0));
+                built[index] = Some(Built { state, created: true });
+            }
+            progress(count + 1);
         }
         let placed =
             built.into_iter().flatten().map(|built| Placed { task: built.state.id, created: built.created }).collect();
@@ -212,10 +161,7 @@ impl Ledger<'_> {
                 }
                 published
             }
-            Reach::Alone | Reach::Provisional => {
-                let parents: Vec<Found> = parents.into_values().collect();
-                self.publish(&mut refs, &parents, ordered.as_ref())?
-            }
+            Reach::Alone | Reach::Provisional => self.publish(&mut refs, &parents, ordered.as_ref())?,
         };
         Ok(published.map(|shadowed| Batched { placed, shadowed }))
     }
@@ -248,36 +194,6 @@ impl Ledger<'_> {
             Publish::Taken { .. } => Ok(None),
         }
     }
-
-    /// How the definition of an existing task differs from a planned one: in any field of its Task record but
-    /// `Created`, `Spawned-At`, author and nonce.
-    fn difference(&self, name: &RefName, state: &TaskState, task: &Task, planned: &Planned) -> Result<Option<String>> {
-        let mut differs = Vec::new();
-        let there = &*state.task;
-        if !there.is_same_definition(task) {
-            for (field, differ) in [
-                ("title", there.title != task.title),
-                ("priority", there.priority != task.priority),
-                ("parent", there.parent != task.parent),
-                ("depends_on", there.depends_on != task.depends_on),
-                ("verifier", there.verifier != task.verifier),
-                ("sticky", there.sticky != task.sticky),
-                ("workdir", there.workdir != task.workdir),
-                ("labels", there.labels != task.labels),
-            ] {
-                if differ {
-                    differs.push(field);
-                }
-            }
-            if differs.is_empty() {
-                differs.push("other fields of the definition");
-            }
-        }
-        if self.record(name, state.id.record())?.body != planned.body {
-            differs.push("text");
-        }
-        Ok((!differs.is_empty()).then(|| format!("differs in {}", differs.join(", "))))
-    }
 }
 
 /// A task of a batch, once its turn has come.
@@ -287,40 +203,10 @@ struct Built {
     created: bool,
 }
 
-/// What is wrong with the plan, with its line.
-fn at_line(line: usize, error: Error) -> Error {
+/// What is wrong with one task, with its place in the input.
+fn at_spot(spot: Spot, error: Error) -> Error {
     match error {
-        Error::InvalidGraph(found) => {
-            Error::InvalidGraph(format!("{}; nothing was written", LineFault { line, found }))
-        }
+        Error::Usage(found) => PlanError::new("the plan", vec![Fault { spot, kind: FaultKind::Input, found }]).into(),
         error => error,
     }
-}
-
-/// What is wrong with one line of a batch's input.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineFault {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// What is wrong.
-    pub found: String,
-}
-
-impl std::fmt::Display for LineFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.found)
-    }
-}
-
-/// Which tasks of a batch carry the same slug, by line.
-pub fn repeated_slugs(batch: &[Planned]) -> Vec<LineFault> {
-    let mut seen: HashMap<&Slug, usize> = HashMap::new();
-    let mut faults = Vec::new();
-    for planned in batch {
-        if let Some(first) = seen.insert(&planned.slug, planned.line) {
-            let found = format!("slug {} is on line {first} already", planned.slug);
-            faults.push(LineFault { line: planned.line, found });
-        }
-    }
-    faults
 }

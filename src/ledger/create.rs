@@ -112,10 +112,7 @@ impl Ledger<'_> {
     pub(super) fn take_over(&self, task: &mut Task, parent: &TaskState, despite_closed: bool) -> Result<()> {
         self.check_parent(&task.queue, &task.slug, parent, despite_closed)?;
         task.spawned_at = parent.status.as_ref().map(|status| status.id);
-        task.sticky |= parent.task.sticky;
-        if task.workdir.is_none() {
-            task.workdir.clone_from(&parent.task.workdir);
-        }
+        inherit(task, &parent.task);
         Ok(())
     }
 
@@ -159,5 +156,14 @@ impl Ledger<'_> {
             Some(found) => format!("its successor is {}, task {}", place(&found.state), found.state.id),
             None => format!("its successor is task {next}"),
         })
+    }
+}
+
+/// Lets a task take over what is its parent's (commands.md, `plan`): a part of a sticky task is sticky, whatever it says
+/// itself, and it is worked on where the parent is, unless it says where.
+pub(super) fn inherit(task: &mut Task, parent: &Task) {
+    task.sticky |= parent.sticky;
+    if task.workdir.is_none() {
+        task.workdir.clone_from(&parent.workdir);
     }
 }

@@ -20,6 +20,7 @@ pub mod order;
 pub mod replan;
 pub mod resolve;
 pub mod runnable;
+mod study;
 pub mod sweep;
 pub mod verify;
 

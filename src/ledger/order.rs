@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::Ledger;
 use super::batch::{Named, Planned};
 use super::resolve::{Scan, place};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, FaultKind, Result};
 use crate::id::{Queue, RefName, TASKS, TaskId};
 use crate::protocol::graph::{Graph, Index, SUCCESSORS_MAX, Waits, claim_order};
 use crate::protocol::record::Task;
@@ -14,6 +14,9 @@ use crate::store::Mode;
 /// The shard whose lock is taken by all plans that could make a circle, since two of them could do so together although
 /// they have no task in common. Any would do.
 const PLANS: u8 = 0;
+
+/// The most circles that are looked for in one plan: all tasks are sorted anew for each.
+const CIRCLES_MAX: usize = 100;
 
 /// The tasks that there were when a plan was seen to make no circle.
 #[derive(Debug)]
@@ -51,11 +54,8 @@ impl Ledger<'_> {
         Ok(true)
     }
 
-    /// An order in which every task comes after what it names, and what that was judged by, if others could change it.
-    ///
-    /// # Errors
-    /// `InvalidGraph` with a circle.
-    pub(super) fn batch_order(&self, queue: &Queue, batch: &[Planned]) -> Result<(Vec<usize>, Option<Ordered>)> {
+    /// In which order the tasks of a batch can be created, and which of them wait for each other.
+    pub(super) fn batch_order(&self, queue: &Queue, batch: &[Planned]) -> Result<Order> {
         // A circle can only lead through tasks that exist where a task hangs below one of them and waits for another.
         let is_below_others = self.is_below_others(queue, batch)?;
         let scan = if is_below_others { self.scan(TASKS)? } else { Default::default() };
@@ -88,13 +88,16 @@ impl Ledger<'_> {
                 None => waits.push(Waits { parent, depends_on: depends_on.collect() }),
             }
         }
+        let (order, circles, are_all) = without_circles(&mut waits);
         let name = |at: usize| match batch.get(at) {
             Some(planned) => planned.slug.to_string(),
             None => place(graph.tasks()[at - batch.len()]).to_string(),
         };
-        let order = claim_order(&waits).map_err(|circle| circular(&circle, name))?;
-        let order = order.into_iter().filter(|at| *at < batch.len()).collect();
-        Ok((order, is_below_others.then(|| Ordered::by(&scan))))
+        Ok(Order {
+            order: order.into_iter().filter(|at| *at < batch.len()).collect(),
+            ordered: is_below_others.then(|| Ordered::by(&scan)),
+            circles: circle_faults(batch, circles, are_all, name),
+        })
     }
 
     /// Whether a task of the batch is a part of one that is there already.
@@ -114,6 +117,16 @@ impl Ledger<'_> {
         }
         Ok(false)
     }
+}
+
+/// How the tasks of a batch wait for each other.
+pub(super) struct Order {
+    /// Every task of the batch after what it names; where tasks wait in a circle, one of them comes too early.
+    pub(super) order: Vec<usize>,
+    /// What that was judged by, if others could change it.
+    pub(super) ordered: Option<Ordered>,
+    /// The circles that a task of the batch is in.
+    pub(super) circles: Vec<Fault>,
 }
 
 impl Ordered {
@@ -166,6 +179,64 @@ fn waits_for(graph: &Graph<'_>, task: &Task) -> Waits {
         parent: task.parent.and_then(|id| place_in(graph, id)),
         depends_on: task.depends_on.iter().filter_map(|id| place_in(graph, *id)).collect(),
     }
+}
+
+/// An order of all tasks in which what closes circles does not count, the circles, and whether these are all. What closes
+/// them is taken away from `waits`.
+fn without_circles(waits: &mut [Waits]) -> (Vec<Index>, Vec<Vec<Index>>, bool) {
+    let mut circles: Vec<Vec<Index>> = Vec::new();
+    for _ in 0..CIRCLES_MAX {
+        match claim_order(waits) {
+            Ok(order) => return (order, circles, true),
+            Err(mut circle) => {
+                let first = circle.iter().enumerate().min_by_key(|(_, at)| **at).map_or(0, |(first, _)| first);
+                circle.rotate_left(first);
+                open(waits, &circle);
+                // Two tasks may wait for each other in more than one way.
+                if !circles.contains(&circle) {
+                    circles.push(circle);
+                }
+            }
+        }
+    }
+    ((0..waits.len()).collect(), circles, false)
+}
+
+/// Lets the last task of a circle no longer wait for the first: as one that depends on it, its part, or its whole.
+fn open(waits: &mut [Waits], circle: &[Index]) {
+    let (Some(&first), Some(&last)) = (circle.first(), circle.last()) else { return };
+    waits[last].depends_on.retain(|dependency| *dependency != first);
+    for (child, parent) in [(last, first), (first, last)] {
+        if waits[child].parent == Some(parent) {
+            waits[child].parent = None;
+        }
+    }
+}
+
+/// What is wrong with a batch that has circles. One that no task of it is in is not its fault.
+fn circle_faults(
+    batch: &[Planned],
+    circles: Vec<Vec<Index>>,
+    are_all: bool,
+    name: impl Fn(usize) -> String,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    // Tasks of the batch have the first indices, so that a circle begins with one if it can.
+    for circle in circles {
+        let Some(first) = batch.get(circle[0]) else { continue };
+        let names = circle[1..].iter().map(|at| match batch.get(*at) {
+            Some(planned) => format!("{} ({})", name(*at), planned.spot.short()),
+            None => name(*at),
+        });
+        let mut names: Vec<_> = std::iter::once(name(circle[0])).chain(names).collect();
+        names.push(name(circle[0]));
+        let found = format!("the plan has a cycle: {}", names.join(" -> "));
+        faults.push(Fault { spot: first.spot.clone(), kind: FaultKind::Graph, found });
+    }
+    if !are_all && let Some(last) = faults.last_mut() {
+        last.found.push_str("; there may be more, which were not looked for");
+    }
+    faults
 }
 
 /// The refusal of a circle.

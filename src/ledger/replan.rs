@@ -14,7 +14,7 @@ use super::find::Found;
 use super::order::waits_of;
 use super::{Ledger, Reach};
 use crate::error::{Error, Result};
-use crate::id::{RefName, Slug, TASKS};
+use crate::id::{COMPONENT_MAX, RefName, Slug, TASKS};
 use crate::protocol::decide::Intent;
 use crate::protocol::graph::{Graph, Index, claim_order};
 use crate::protocol::record::{Phase, Task};
@@ -25,9 +25,6 @@ const CLONES_MAX: u32 = 10_000;
 
 /// How often it is tried to put a clone in place while others do the same.
 const REPLACE_MAX: u32 = 40;
-
-/// The most characters of a slug.
-const SLUG_MAX: usize = 128;
 
 /// What is to be done again besides the task itself.
 #[derive(Debug, Clone, Copy, Default)]
@@ -300,7 +297,7 @@ fn in_flight(phase: Phase) -> String {
 /// The slug of a clone.
 fn numbered(base: &str, number: u32) -> Slug {
     let suffix = format!("-r{number}");
-    let kept = &base[..base.len().min(SLUG_MAX - suffix.len())];
+    let kept = &base[..base.len().min(COMPONENT_MAX - suffix.len())];
     // A cut may end in what may not stand before the dash.
     let kept = kept.trim_end_matches('.');
     format!("{kept}{suffix}").parse().expect("a slug and a number are a slug")

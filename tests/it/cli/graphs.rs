@@ -141,7 +141,7 @@ fn bulk_plan_refuses_circles_of_every_kind() {
         ),
     ] {
         let lines = input.replace("} {", "}\n{");
-        batch_refused(&repo, &lines, options, 11, &["the plan has a cycle, nothing was written", circle]);
+        batch_refused(&repo, &lines, options, 11, &["nothing was written", "the plan has a cycle: ", circle]);
     }
 }
 
@@ -164,7 +164,7 @@ fn bulk_plan_chains_siblings_and_adds_a_task_after_all_others() {
     assert_eq!((&a["attributes"]["sticky"], &a["attributes"]["workdir"]), (&true.into(), &p["attributes"]["workdir"]));
     assert_eq!(end["links"]["dependsOn"], serde_json::json!([p["sha"], a["sha"], b["sha"]]));
     assert_eq!(end["body"], "Look at it.\n");
-    batch_refused(&repo, plan, &["--finalize-slug", "a"], 4, &["default/a"]);
+    batch_refused(&repo, plan, &["--finalize-slug", "a"], 4, &["line 2: it has the slug a"]);
     batch_refused(&repo, plan, &["--finalize-text", "x"], 2, &["--finalize-slug"]);
     repo.assert_sound();
 }

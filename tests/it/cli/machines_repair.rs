@@ -160,3 +160,15 @@ fn what_lost_is_listed_with_the_reason_newest_first() {
     assert!(a.pm(&["lost"]).ok().stdout.contains("default/c"));
     assert_level(&hub, &a, "c");
 }
+
+#[test]
+fn a_task_that_is_nowhere_is_unknown_to_a_repair() {
+    let alone = Repo::new();
+    alone.pm(&["repair", "--rewind", "--task", "absent"]).fails(17).says("no task 'default/absent'");
+    let (_hub, a, b) = world();
+    a.pm(&["repair", "--rewind", "--task", "absent"]).fails(17).says("no task 'default/absent'");
+    a.pm(&["repair", "--set-aside", "--task", "absent", "--slug", "x"]).fails(17).says("no task 'default/absent'");
+    // One that only the authority has is there.
+    b.plan("there");
+    a.pm(&["repair", "--rewind", "--task", "there"]).fails(2).says("nothing is wrong");
+}

@@ -52,7 +52,7 @@ fn every_fault_is_listed_with_its_line() {
         &repo,
         input,
         2,
-        &["'A' is not a valid slug", "must be one line", "priority", "'two words'", "on line 4 already"],
+        &["'A' is not a valid slug", "must be one line", "priority", "'two words'", "that of line 4 already"],
     );
     refused(&repo, input, 2, &["has no title", "U+001B", "nothing was written"]);
 }
@@ -77,7 +77,7 @@ fn an_input_that_is_no_plan_is_refused() {
     }
     repo.pm(&["bulk-plan", "--input", "absent"]).fails(2).says("absent");
     std::fs::write(repo.path().join("binary"), [0xff, 0xfe]).expect("written");
-    repo.pm(&["bulk-plan", "--input", "binary"]).fails(2).says("UTF-8");
+    repo.pm(&["bulk-plan", "--input", "binary"]).fails(2).says("line 1: it is not UTF-8").says("nothing was written");
     repo.pm(&["bulk-plan"]).fails(2);
 }
 
@@ -98,14 +98,77 @@ fn dependencies_that_cannot_be_are_refused_with_their_line() {
 #[test]
 fn a_cycle_is_printed_and_nothing_is_written() {
     let repo = Repo::new();
-    let outcome = repo.pm(&["bulk-plan", "--input", &fixture("debian-cycle.plan.json")]).fails(11);
-    assert!(
-        outcome.stderr.contains("libc6 -> libgcc-s1 -> libc6")
-            || outcome.stderr.contains("libgcc-s1 -> libc6 -> libgcc-s1"),
-        "{outcome:?}"
-    );
+    let plan = fixture("debian-cycle.plan.json");
+    repo.pm(&["bulk-plan", "--input", &plan]).fails(11).says("the plan has a cycle: libc6 -> libgcc-s1 (");
     assert_eq!(repo.refs(), "");
     assert_eq!(repo.git(&["count-objects", "-v"]).lines().find(|line| line.starts_with("packs:")), Some("packs: 0"));
+}
+
+#[test]
+fn faults_of_every_kind_are_listed_together_and_the_first_kind_gives_the_exit_code() {
+    let repo = Repo::new();
+    repo.plan("taken");
+    let graph = "{\"slug\":\"a\",\"title\":\"A\",\"depends_on_slugs\":[\"b\",\"absent\"]}\n\
+                 {\"slug\":\"b\",\"title\":\"B\",\"depends_on_slugs\":[\"a\"]}\n\
+                 {\"slug\":\"c\",\"title\":\"C\",\"depends_on_slugs\":[\"d\"]}\n\
+                 {\"slug\":\"d\",\"title\":\"D\",\"depends_on_slugs\":[\"c\"]}\n";
+    let of_graph = [
+        "line 1: depends on absent",
+        "line 1: the plan has a cycle: a -> b (line 2) -> a",
+        "line 3: the plan has a cycle: c -> d (line 4) -> c",
+    ];
+    refused(&repo, graph, 11, &of_graph);
+    let slugs = format!("{graph}{{\"slug\":\"taken\",\"title\":\"Other\"}}\n");
+    let of_slugs = [&of_graph[..], &["line 5: default/taken exists already", "--accept-existing"]].concat();
+    refused(&repo, &slugs, 4, &of_slugs);
+    let input = format!("{slugs}{{\"slug\":\"e\",\"title\":\"E\",\"priority\":9,\"depends_on_slugs\":[\"e\"]}}\n");
+    let of_input = [&of_slugs[..], &["line 6: its priority", "line 6: e depends on itself"]].concat();
+    refused(&repo, &input, 2, &of_input);
+    let error = bulk(&repo, &input, &["--json"]).fails(2).error();
+    assert_eq!(error["faults"].as_array().map(Vec::len), Some(6), "{error}");
+    assert_eq!(error["differences"].as_array().map(Vec::len), Some(1), "{error}");
+}
+
+#[test]
+fn the_faults_of_an_array_on_one_line_name_the_tasks() {
+    let repo = Repo::new();
+    let input = r#"[{"slug":"ok","title":"A"},{"slug":"ok","title":"B"},{"title":"C","priority":7},{"slug":"d","title":"D",
+        "depends_on_slugs":["e"]},{"slug":"e","title":"E","depends_on_slugs":["d"]},{"title":"F","sticky":1,"parent":"absent"}]"#;
+    let words = [
+        "task 2 of the array, slug ok (line 1): slug ok is that of task 1 already",
+        "task 3 of the array, slug c (line 1): its priority is",
+        "task 4 of the array, slug d (line 1): the plan has a cycle: d -> e (task 5) -> d",
+        "task 6 of the array, slug f (line 2): sticky must be true or false, not 1",
+        "task 6 of the array, slug f (line 2): no task 'absent'",
+    ];
+    refused(&repo, input, 2, &words);
+}
+
+#[test]
+fn what_cannot_be_told_of_a_task_that_is_wrong_in_itself_is_not_told() {
+    let repo = Repo::new();
+    repo.plan("taken");
+    // Whether it is the one that exists is not known, nor is anything wrong with what waits for it.
+    let input = "{\"slug\":\"taken\",\"title\":\"\"}\n{\"title\":\"B\",\"depends_on_slugs\":[\"taken\"]}\n";
+    let error = bulk(&repo, input, &["--json"]).fails(2).error();
+    assert_eq!(error["faults"], serde_json::json!(["line 1: the title is empty"]));
+}
+
+#[test]
+fn a_finalizer_whose_slug_the_batch_has_is_refused_beside_all_other_faults() {
+    let repo = Repo::new();
+    let input = "{\"title\":\"A\"}\n{\"slug\":\"end\",\"title\":\"B\"}\n";
+    let outcome = bulk(&repo, input, &["--finalize-slug", "end"]).fails(4);
+    let outcome = outcome.says("line 2: it has the slug end, which --finalize-slug gives to another task");
+    assert!(!outcome.stderr.contains("--accept-existing") && !outcome.stderr.contains("exists"), "{outcome:?}");
+    bulk(&repo, input, &["--finalize-slug", "a"]).fails(4).says("line 1: it has the slug a");
+    let more = format!("{input}{{\"title\":\"\"}}");
+    bulk(&repo, &more, &["--finalize-slug", "end"]).fails(2).says("line 2: it has the slug end").says("line 3: ");
+    assert_eq!(repo.refs(), "");
+    bulk(&repo, input, &["--finalize-slug", "end2"]).ok();
+    // What is wrong with the finalizer is told of it, and of no line.
+    let text = ["--finalize-slug", "end2", "--finalize-text", "Otherwise."];
+    bulk(&repo, input, &text).fails(4).says("--finalize-slug: default/end2 exists already").says("differs in text");
 }
 
 #[test]
@@ -190,6 +253,30 @@ fn the_definition_does_not_change_with_the_state() {
     assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 1);
     let reordered = "{\"labels\":[\"x\",\"y\"],\"title\":\"A\",\"slug\":\"a\",\"priority\":2,\"text\":\"\"}";
     assert_eq!(bulk(&repo, reordered, &["--json"]).json()["skipped"], 1, "the same definition, spelled otherwise");
+}
+
+#[test]
+fn a_part_of_a_sticky_task_is_sticky_also_where_it_says_false_and_stays_the_same_task() {
+    let repo = Repo::new();
+    let plan = "{\"slug\":\"p\",\"title\":\"P\",\"sticky\":true}\n\
+                {\"slug\":\"c\",\"title\":\"C\",\"sticky\":false,\"parent_slug\":\"p\"}\n\
+                {\"slug\":\"g\",\"title\":\"G\",\"parent_slug\":\"c\"}\n";
+    bulk(&repo, plan, &[]).ok();
+    for slug in ["c", "g"] {
+        assert_eq!(repo.pm(&["show", "--json", "--task", slug]).json()["task"]["attributes"]["sticky"], true);
+    }
+    assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 3);
+}
+
+#[test]
+fn a_workdir_is_recorded_in_full_and_an_empty_one_is_refused() {
+    let repo = Repo::new();
+    refused(&repo, "{\"title\":\"A\",\"workdir\":\"\"}", 2, &["line 1: its workdir is empty"]);
+    let plan = "{\"slug\":\"a\",\"title\":\"A\",\"workdir\":\"web\"}";
+    std::fs::create_dir_all(repo.path().join("web/web")).expect("made");
+    bulk(&repo, plan, &[]).ok();
+    assert_eq!(bulk(&repo, plan, &["--json"]).json()["skipped"], 1);
+    repo.pm_fed(plan, &["-C", "web", "bulk-plan", "--input", "-"]).fails(4).says("differs in workdir");
 }
 
 #[test]

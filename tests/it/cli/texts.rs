@@ -199,3 +199,21 @@ fn the_commit_of_a_report_must_be_one() {
         report(rev).fails(2);
     }
 }
+
+#[test]
+fn an_empty_text_does_not_replace_one() {
+    let repo = Repo::new();
+    repo.plan_with("a", &["--text", "What to do."]);
+    repo.pm(&["cancel", "--task", "a"]).ok();
+    let before = repo.refs();
+    std::fs::write(repo.path().join("empty"), "").expect("written");
+    for option in [["--text", ""], ["--text", " \n"], ["--text-file", "empty"]] {
+        repo.pm(&[&["replan", "--task", "a"][..], &option].concat()).fails(2).says("the new text is empty");
+    }
+    assert_eq!(repo.refs(), before);
+    let clone = repo.pm(&["replan", "--json", "--task", "a", "--verifier", "make test"]).json()["clone"].clone();
+    let clone = repo.pm(&["show", "--json", "--task", clone["task"].as_str().expect("an id")]).json();
+    assert_eq!(clone["task"]["body"], "What to do.\n", "without an option it is kept");
+    // As it always was: whoever plans a task without a text loses none.
+    assert_eq!(repo.pm(&["plan", "--json", "--title", "B", "--text", ""]).json()["task"].get("body"), None);
+}
