@@ -281,7 +281,7 @@ impl Error {
 pub fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
-        Refusal::Contradiction { .. } => ExitCode::Damaged,
+        Refusal::Contradiction { .. } | Refusal::Obscured { .. } => ExitCode::Damaged,
         Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
         Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,

@@ -153,6 +153,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         Refusal::ChildrenOpen { open } => {
             map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
         }
+        Refusal::Obscured { unread, .. } => {
+            let unread = unread.iter().map(|unread| json!({"ref": unread.name, "found": unread.found}));
+            map.insert("damaged".to_owned(), unread.collect());
+        }
         Refusal::Context(misfit) => {
             let bound =
                 |bound: &Bound| json!({"queue": bound.place.0, "slug": bound.place.1, "context_id": bound.context});

@@ -15,6 +15,7 @@ pub mod create;
 pub mod find;
 pub mod graph;
 pub mod judge;
+mod obscured;
 pub mod observations;
 pub mod order;
 pub mod replan;

@@ -16,12 +16,9 @@ use super::{Ledger, Reach};
 use crate::error::{Error, Result};
 use crate::id::{RefName, Slug, TASKS};
 use crate::protocol::decide::Intent;
-use crate::protocol::graph::{Graph, Index, claim_order};
+use crate::protocol::graph::{Graph, Index, SUCCESSORS_MAX, claim_order};
 use crate::protocol::record::{Phase, Task};
 use crate::protocol::state::TaskState;
-
-/// How often a task can be replaced: beyond this, plan a new one.
-const CLONES_MAX: u32 = 10_000;
 
 /// How often it is tried to put a clone in place while others do the same.
 const REPLACE_MAX: u32 = 40;
@@ -229,7 +226,7 @@ impl Ledger<'_> {
             return Ok((begun, if is_wanted { Made::Before } else { Made::Otherwise }));
         }
         let base = self.base_slug(found)?;
-        for slug in (1..=CLONES_MAX).map(|number| numbered(&base, number)) {
+        for slug in (1..=SUCCESSORS_MAX).map(|number| numbered(&base, number)) {
             let name = RefName::of_task(&wanted.queue, &slug);
             if self.store.tip(&name)?.is_some() {
                 continue;
@@ -242,13 +239,13 @@ impl Ledger<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Usage(format!("{base} was replaced {CLONES_MAX} times; plan a new task instead")))
+        Err(Error::Usage(format!("{base} was replaced {SUCCESSORS_MAX} times; plan a new task instead")))
     }
 
     /// The clone of an earlier replan that has not taken the task's place yet.
     fn begun_clone(&self, found: &Found) -> Result<Option<Found>> {
         let base = self.base_slug(found)?;
-        for slug in (1..=CLONES_MAX).map(|number| numbered(&base, number)) {
+        for slug in (1..=SUCCESSORS_MAX).map(|number| numbered(&base, number)) {
             let name = RefName::of_task(&found.state.task.queue, &slug);
             match self.state(&name)? {
                 Some(state) if state.replan_of() == Some(found.state.id) => return Ok(Some(Found { name, state })),
@@ -298,7 +295,7 @@ fn in_flight(phase: Phase) -> String {
 }
 
 /// The slug of a clone.
-fn numbered(base: &str, number: u32) -> Slug {
+fn numbered(base: &str, number: usize) -> Slug {
     let suffix = format!("-r{number}");
     let kept = &base[..base.len().min(SLUG_MAX - suffix.len())];
     // A cut may end in what may not stand before the dash.

@@ -5,7 +5,7 @@
 
 use super::record::Phase;
 use super::sticky::Misfit;
-use crate::id::{AgentId, Queue, RecordId, Slug, TaskId};
+use crate::id::{AgentId, Queue, RecordId, RefName, Slug, TaskId};
 
 /// What was asked, in the words of the refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +84,46 @@ impl Unmet {
             Some((queue, slug)) => format!("{queue}/{slug}"),
             None => self.task.to_string(),
         }
+    }
+}
+
+/// A chain that cannot be read, while what it says could speak against what is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// Its ref.
+    pub name: RefName,
+    /// What is wrong with it.
+    pub found: String,
+}
+
+impl Unread {
+    /// What people call the task: `<queue>/<slug>`, or the ref where that is no task's.
+    fn named(&self) -> String {
+        self.name.task().map_or_else(|_| self.name.to_string(), |(queue, slug)| format!("{queue}/{slug}"))
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.name, self.found)
+    }
+}
+
+/// What cannot be told of a task, since chains cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obscured {
+    /// Whether its children are settled (rule 9).
+    Children,
+    /// Which sticky tasks it is tied to (rule 8).
+    Ties,
+}
+
+impl std::fmt::Display for Obscured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Obscured::Children => "whether its children are settled",
+            Obscured::Ties => "to which context it is tied",
+        })
     }
 }
 
@@ -248,6 +288,18 @@ pub enum Refusal {
         /// The children that are open.
         open: Vec<Unmet>,
     },
+    /// 19: what could speak against it cannot be read, so it is not known that nothing does.
+    #[error(
+        "{what} cannot be told, so nothing was recorded: {}; `pm verify` names each fault, and `pm repair --rewind --task {}` goes back to what can be read; a clone or a backup may have what is missing",
+        join(unread),
+        unread.first().map_or_else(String::new, Unread::named)
+    )]
+    Obscured {
+        /// What cannot be told.
+        what: Obscured,
+        /// The chains; never none.
+        unread: Vec<Unread>,
+    },
     /// 10: the caller's context is not the one that the task needs.
     #[error("{0}")]
     Context(Misfit),
@@ -262,10 +314,10 @@ pub enum Refusal {
     SkipWithoutNote,
 }
 
-fn join(open: &[Unmet]) -> String {
+fn join(open: &[impl ToString]) -> String {
     /// A task can depend on hundreds of others; a message names the first few.
     const NAMED: usize = 5;
-    let mut text = open.iter().take(NAMED).map(Unmet::to_string).collect::<Vec<_>>().join(", ");
+    let mut text = open.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if open.len() > NAMED {
         text.push_str(&format!(", and {} more", open.len() - NAMED));
     }

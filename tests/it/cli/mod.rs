@@ -16,6 +16,7 @@ mod doctor_remote;
 mod exit_codes;
 mod fence;
 mod graph;
+mod graph_damage;
 mod graphs;
 mod help;
 mod hook;
