@@ -177,3 +177,36 @@ fn a_sticky_task_is_not_claimed_while_what_may_tie_it_cannot_be_read() {
     repo.claim("plain");
     claim("c2", "other/far")(&[]).ok();
 }
+
+/// The slugs of the steps of one kind, and whether an id is told.
+fn steps(told: &serde_json::Value, kind: &str) -> Vec<(String, bool)> {
+    let row = |step: &serde_json::Value| (text(&step["slug"]), step["task"].is_string());
+    told[kind].as_array().expect("a list").iter().map(row).collect()
+}
+
+fn named(slug: &str, has_id: bool) -> (String, bool) {
+    (slug.to_owned(), has_id)
+}
+
+#[test]
+fn a_cascade_names_what_it_could_not_read_and_goes_on_once_it_can() {
+    let repo = parent_and_child();
+    repo.plan("stranger");
+    let (lost, stranger) = (Gone::tip(&repo, "c"), Gone::tip(&repo, "stranger"));
+    let reclaimed = repo.pm(&["reclaim", "--task", "p", "--cascade", "--json"]).exits(19).stdout_json();
+    assert_eq!(steps(&reclaimed, "changed"), [named("p", true)]);
+    assert_eq!(steps(&reclaimed, "failed"), [named("c", false), named("stranger", false)], "nobody knows whose it is");
+    stranger.put_back();
+    repo.pm(&["reclaim", "--task", "p", "--cascade"]).exits(19).says("default/c: ");
+    let told = repo.pm(&["cancel", "--task", "p", "--json"]).exits(19).stdout_json();
+    assert_eq!(steps(&told, "changed"), [named("p", true)]);
+    assert_eq!(steps(&told, "failed"), [named("c", false)]);
+    assert_eq!(told["failed"][0]["error"]["ref"], task_ref("c"));
+    let again = repo.pm(&["cancel", "--task", "p"]).exits(19).says("default/c: ").says("pm verify");
+    assert!(again.stdout.contains("0 tasks cancelled, 1 left alone, 1 failed"), "{again:?}");
+    lost.put_back();
+    repo.pm(&["cancel", "--task", "p"]).ok();
+    assert_eq!(repo.phase("c"), "rejected");
+    repo.pm(&["cancel", "--task", "p"]).fails(6);
+    repo.assert_sound();
+}
