@@ -282,7 +282,7 @@ pub fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
         Refusal::Contradiction { .. } | Refusal::Obscured { .. } => ExitCode::Damaged,
-        Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
+        Refusal::WrongPhase { .. } | Refusal::Replaced { .. } => ExitCode::WrongPhase,
         Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,
         Refusal::RaceLost { .. } => ExitCode::RaceLost,

@@ -16,7 +16,7 @@ use crate::session::Session;
 /// Without --text or --verifier the task itself is new again; one that is new or working is left as it is. With one of
 /// them a clone named <slug>-r<N> takes its place: the old one is superseded, and whoever depends on it, or is its child,
 /// follows to the clone. --cascade-up does again what it was built on, --cascade-down what was built on it. Tasks in flight
-/// are left alone, and named. A replan that was cut short is completed by the next.
+/// are left alone, and named. A replan that was cut short is completed by the same command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl Args {
     /// Replans it.
     ///
     /// # Errors
-    /// 6 where it is superseded, 16, 17. Another task that could not be opened is part of the result, and its exit code
+    /// 6 where it is superseded, 11 for a clone whose place is taken, 16, 17. Another task that could not be opened is part of the result, and its exit code
     /// the command's.
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Error;
 use crate::poll::PollError;
+use crate::protocol::record::Phase;
 use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
 use crate::protocol::sticky::{Bound, Misfit};
 use crate::store::StoreError;
@@ -133,6 +134,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         Refusal::WrongPhase { phase, held, .. } => {
             held.iter().for_each(&mut put_held);
             map.insert("status".to_owned(), json!(phase.as_str()));
+        }
+        Refusal::Replaced { by } => {
+            map.insert("status".to_owned(), json!(Phase::Superseded.as_str()));
+            map.insert("successor".to_owned(), told(by));
         }
         Refusal::LeaseLost { held, .. } => put_held(held),
         Refusal::LeaseLapsed { claim, lapse } => {

@@ -263,7 +263,7 @@ impl Ledger<'_> {
 }
 
 /// A task that is named, as it was found.
-fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
+pub(super) fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
     let place = found.map(|found| place(&found.state)).map(|place| (place.queue, place.slug));
     Unmet { task: named, place, phase: found.and_then(|found| found.state.phase()) }
 }

@@ -18,6 +18,7 @@ pub mod judge;
 mod obscured;
 pub mod observations;
 pub mod order;
+mod replacement;
 pub mod replan;
 pub mod resolve;
 pub mod runnable;

@@ -234,6 +234,12 @@ pub enum Refusal {
         /// Who holds it, while it is working.
         held: Option<HeldBy>,
     },
+    /// 6: another task stands for this one, and does not change with it.
+    #[error("the task is superseded and cannot be replanned: {by} and stands for it; `pm replan --task {}` works on that", by.named())]
+    Replaced {
+        /// What stands for it.
+        by: Unmet,
+    },
     /// 12: the caller does not hold the task, or no longer does.
     #[error("{}{held}; stop working on it", named.map(|claim| format!("claim {claim} is not current: the task is ")).unwrap_or_else(|| format!("agent {agent} does not hold the task: it is ")))]
     LeaseLost {
@@ -268,10 +274,12 @@ pub enum Refusal {
         open: Vec<Unmet>,
     },
     /// 11: a clone is not runnable before the task that it replaces is superseded by it.
-    #[error(
-        "the task is to replace {}, which is not superseded by it; `pm replan` of that one completes this, and `pm cancel` of this one calls it off",
-        original.named()
-    )]
+    #[error("the task is to replace {}, which {}`pm cancel` of this one calls it off", original.named(), match original.phase {
+        Some(Phase::Superseded) => "was superseded by another task; ",
+        Some(Phase::Working) => "is being worked on; `pm replan` of that one, once it is closed, completes this, and ",
+        Some(_) => "is not superseded by it; `pm replan` of that one completes this, and ",
+        None => "cannot be found; `pm verify` tells what is wrong here, and ",
+    })]
     NotReplacedYet {
         /// The task that it is to replace.
         original: Unmet,

@@ -210,3 +210,28 @@ fn a_cascade_names_what_it_could_not_read_and_goes_on_once_it_can() {
     repo.pm(&["cancel", "--task", "p"]).fails(6);
     repo.assert_sound();
 }
+
+#[test]
+fn a_replan_names_what_it_could_not_read() {
+    let repo = Repo::new();
+    repo.plan("base");
+    repo.plan_with("t", &["--depends-on", "base"]);
+    repo.plan_with("after", &["--depends-on", "t"]);
+    repo.plan("stranger");
+    for slug in ["base", "t", "after", "stranger"] {
+        repo.work_off(slug);
+    }
+    let replan = |spread: &str| repo.pm(&["replan", "--task", "t", spread, "--json"]).exits(19).stdout_json();
+    let lost = Gone::tip(&repo, "base");
+    assert_eq!(steps(&replan("--cascade-up"), "failed"), [named("base", false)]);
+    lost.put_back();
+    let lost = Gone::tip(&repo, "after");
+    assert_eq!(steps(&replan("--cascade-down"), "failed"), [named("after", false)]);
+    // Whatever it is, the task is not built on it.
+    repo.pm(&["replan", "--task", "t", "--cascade-up"]).ok();
+    lost.put_back();
+    let _lost =
+        Gone::object(&repo, &text(&repo.pm(&["show", "--task", "stranger", "--json"]).json()["statuses"][0]["sha"]));
+    repo.pm(&["replan", "--task", "t", "--cascade-down"]).ok();
+    assert_eq!((repo.phase("base"), repo.phase("after")), ("new".to_owned(), "new".to_owned()));
+}

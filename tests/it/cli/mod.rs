@@ -43,6 +43,7 @@ mod poller;
 mod poller_files;
 mod prime;
 mod readonly;
+mod replan_cut_short;
 mod replan_races;
 mod repositories;
 mod shapes;

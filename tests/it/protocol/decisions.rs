@@ -178,6 +178,7 @@ fn refused(state: &TaskState, facts: &Facts<'_>, refusal: &Refusal) -> String {
             assert_eq!(unread, hidden);
             19
         }
+        Refusal::Replaced { .. } => panic!("only a replan that found the successor is refused so: {refusal}"),
         Refusal::SkipWithoutNote => 13,
     };
     code.to_string()
