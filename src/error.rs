@@ -295,8 +295,8 @@ impl Error {
 pub fn refusal_code(refusal: &Refusal) -> ExitCode {
     match refusal {
         Refusal::NoStatus => ExitCode::NoStatus,
-        Refusal::Contradiction { .. } => ExitCode::Damaged,
-        Refusal::WrongPhase { .. } => ExitCode::WrongPhase,
+        Refusal::Contradiction { .. } | Refusal::Obscured { .. } => ExitCode::Damaged,
+        Refusal::WrongPhase { .. } | Refusal::Replaced { .. } => ExitCode::WrongPhase,
         Refusal::LeaseLost { .. } | Refusal::LeaseLapsed { .. } => ExitCode::LeaseLost,
         Refusal::NoReport => ExitCode::NoReport,
         Refusal::RaceLost { .. } | Refusal::Outdated { .. } => ExitCode::RaceLost,

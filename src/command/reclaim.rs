@@ -23,7 +23,7 @@ pub struct Args {
     /// Why
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also the claimed tasks below it
+    /// Also the claimed tasks below it, from above to below
     #[arg(long, conflicts_with = "if_tip")]
     cascade: bool,
     /// The tip that was observed; refused (exit 8) if the task has moved on

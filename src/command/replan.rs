@@ -16,8 +16,8 @@ use crate::verifier::form;
 ///
 /// Without --text or --verifier the task itself is new again; one that is new or working is left as it is. With one of
 /// them a clone named <slug>-r<N> takes its place: the old one is superseded, and whoever depends on it, or is its child,
-/// follows to the clone. An empty text is refused. --cascade-up does again what it was built on, --cascade-down what was built on it. Tasks in flight
-/// are left alone, and named. A replan that was cut short is completed by the next.
+/// follows to the clone. An empty text is refused. --cascade-up does again what it was built on, --cascade-down what was
+/// built on it. Tasks in flight are left alone, and named. A replan that was cut short is completed by the same command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -45,8 +45,8 @@ impl Args {
     /// Replans it.
     ///
     /// # Errors
-    /// 2 for an empty text, 6 where it is superseded, 16, 17. Another task that could not be opened is part of the result, and its exit code
-    /// the command's.
+    /// 2 for an empty text, 6 where it is superseded, 11 for a clone whose place is taken, 16, 17. Another task that could
+    /// not be opened is part of the result, and its exit code the command's.
     pub fn run(&self, session: &Session) -> Result<ExitCode> {
         let note = self.note.as_deref().map(|text| checked_value("the note", text)).transpose()?;
         let text = self.text.read()?.map(|text| new_text(&text)).transpose()?;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Error, Place};
 use crate::id::TaskId;
 use crate::poll::PollError;
+use crate::protocol::record::Phase;
 use crate::protocol::refusal::{HeldBy, Lapse, Refusal, Unmet};
 use crate::protocol::sticky::{Bound, Misfit};
 use crate::store::StoreError;
@@ -134,6 +135,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
             map.insert("status".to_owned(), json!(phase.as_str()));
             map.extend(successor.iter().map(|successor| ("successor".to_owned(), told(successor))));
         }
+        Refusal::Replaced { by } => {
+            map.insert("status".to_owned(), json!(Phase::Superseded.as_str()));
+            map.insert("successor".to_owned(), told(by));
+        }
         Refusal::LeaseLost { held, .. } => put_held(held),
         Refusal::LeaseLapsed { claim, lapse } => {
             map.insert("claim".to_owned(), json!(claim));
@@ -156,6 +161,10 @@ fn refusal_facts(refusal: &Refusal, map: &mut Map<String, Value>) {
         }
         Refusal::ChildrenOpen { open } => {
             map.insert("children".to_owned(), json!(open.iter().map(told).collect::<Vec<_>>()));
+        }
+        Refusal::Obscured { unread, .. } => {
+            let unread = unread.iter().map(|unread| json!({"ref": unread.name, "found": unread.found}));
+            map.insert("damaged".to_owned(), unread.collect());
         }
         Refusal::Context(misfit) => {
             let bound = |bound: &Bound| {

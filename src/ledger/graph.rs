@@ -3,18 +3,20 @@
 //! Two ways to it, and both ask [`protocol::graph`](crate::protocol::graph) and [`Others`]: one task alone, before
 //! something is recorded for it ([`Ledger::reliance`]), and all tasks of a listing ([`Neighbours`]).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::Ledger;
 use super::find::Found;
-use super::resolve::{place, prefix};
+use super::obscured::{Obscuring, unread};
+use super::resolve::{Damage, place, prefix};
 use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, TASKS, TaskId};
+use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
 use crate::protocol::codec;
 use crate::protocol::decide::{Intent, Others};
 use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
-use crate::protocol::record::{Content, Phase, Task};
-use crate::protocol::refusal::Unmet;
+use crate::protocol::record::{Content, Phase};
+use crate::protocol::refusal::{Unmet, Unread};
 use crate::protocol::state::TaskState;
 use crate::store::StoreError;
 
@@ -108,6 +110,7 @@ impl Ledger<'_> {
         }
         if state.task.sticky {
             let scan = self.scan(TASKS)?;
+            out.others.unread_ties = Obscuring::new(self, &scan.tasks, &scan.damaged)?.ties(state);
             let graph = Graph::new(scan.tasks.iter().map(|(_, state)| state));
             for at in graph.find(state.id).map_or(Vec::new(), |at| graph.tied(at)) {
                 let (name, state) = &scan.tasks[at];
@@ -122,35 +125,77 @@ impl Ledger<'_> {
         let mut out = Reliance::default();
         let prefix = prefix(Some(&state.task.queue));
         let mut family = Family { prefix, known: HashSet::new(), names: HashSet::from([state.id]) };
-        let mut parents: HashMap<TaskId, bool> = HashMap::from([(state.id, true)]);
+        // Whether each parent is this task; what cannot be read of it, where that cannot be told.
+        let mut parents: HashMap<TaskId, std::result::Result<bool, Unread>> = HashMap::from([(state.id, Ok(true))]);
+        // Chains of which not even the parent can be told.
+        let mut strays = Vec::new();
         for (name, tip) in self.store.tips(&family.prefix)? {
             family.known.insert(name.clone());
-            let Some(task) = self.child_at(tip)? else { continue };
-            let Some(parent) = task.parent else { continue };
-            let is_ours = match parents.get(&parent) {
-                Some(known) => *known,
-                None => {
-                    let is_ours = match self.successor(parent, &mut Reliance::default()) {
-                        Ok(found) => found.is_some_and(|found| found.state.id == state.id),
-                        Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => false,
-                        Err(error) => return Err(error),
-                    };
-                    parents.insert(parent, is_ours);
-                    is_ours
+            let parent = match self.child_at(&name, tip) {
+                Ok(child) => child.and_then(|task| task.parent),
+                Err(error) => {
+                    strays.push(unread(&name, error)?);
+                    continue;
                 }
             };
-            if !is_ours {
+            let Some(parent) = parent else { continue };
+            let is_ours = match parents.entry(parent) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(match self.stands_for(parent, state.id, &name) {
+                    Ok(is_ours) => Ok(is_ours),
+                    Err(error) => {
+                        let unread = unread(&name, error)?;
+                        // Nothing stands for another task that was not made to.
+                        if state.replan_of().is_some() { Err(unread) } else { Ok(false) }
+                    }
+                }),
+            };
+            if matches!(is_ours, Ok(false)) {
                 continue;
             }
             family.names.insert(parent);
-            let Some(child) = self.state(&name)? else { continue };
+            let child = match self.state(&name) {
+                Ok(Some(child)) => child,
+                Ok(None) => continue,
+                Err(error) => {
+                    out.others.unread_children.push(unread(&name, error)?);
+                    continue;
+                }
+            };
             out.read.push(Seen::new(&name, &child));
-            if child.phase().is_none_or(|phase| !phase.is_settled()) {
-                out.others.open_children.push(unmet(child.id, Some(&Found { name, state: child })));
+            if child.phase().is_some_and(Phase::is_settled) {
+                continue;
             }
+            match is_ours {
+                Ok(_) => out.others.open_children.push(unmet(child.id, Some(&Found { name, state: child }))),
+                Err(Unread { name: broken, found }) => {
+                    // With an authority, that may have it.
+                    out.is_incomplete = true;
+                    let child = place(&child);
+                    let found =
+                        format!("{found} ({child} names it as its parent; `pm cancel --task {child}` settles that)");
+                    out.others.unread_children.push(Unread { name: broken.clone(), found });
+                }
+            }
+        }
+        // A stray may be a child of anybody. It holds up those that have children, and not a whole fleet.
+        if !out.read.is_empty() || !out.others.unread_children.is_empty() {
+            out.others.unread_children.append(&mut strays);
         }
         out.family = Some(family);
         Ok(out)
+    }
+
+    /// Whether the task `other`, which is not superseded, stands for `id` now, which the task at `named_by` names.
+    ///
+    /// # Errors
+    /// `Damaged` where a chain on the way there cannot be read.
+    fn stands_for(&self, id: TaskId, other: TaskId, named_by: &RefName) -> Result<bool> {
+        match self.follow(id, &mut Reliance::default())? {
+            Ok(found) => Ok(found.state.id == other),
+            // A task whose creation was never completed has no successor; one whose first record is gone may have.
+            Err(unknown) => self.record(named_by, unknown.record()).map(|_| false),
+        }
     }
 
     /// Whether a decision still holds, now that the shards of all that it relies on are held: nothing of that has moved, and
@@ -167,41 +212,18 @@ impl Ledger<'_> {
         }
         let Some(family) = &reliance.family else { return Ok(true) };
         for (name, tip) in self.store.tips(&family.prefix)? {
-            if !family.known.contains(&name)
-                && let Some(task) = self.child_at(tip)?
-                && task.parent.is_some_and(|parent| family.names.contains(&parent))
-            {
-                return Ok(false);
+            if family.known.contains(&name) {
+                continue;
+            }
+            match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
+                Ok(None) => {}
+                Ok(Some(child)) if child.parent.is_some_and(|parent| !family.names.contains(&parent)) => {}
+                Err(Err(error)) => return Err(error),
+                // A child, or what may be one.
+                Ok(Some(_)) | Err(Ok(_)) => return Ok(false),
             }
         }
         Ok(true)
-    }
-
-    /// The definition of the task whose chain has this tip, if it is a child. `None`, too, where its chain is damaged:
-    /// `verify` names that, and it does not keep every other task from being finished.
-    ///
-    /// # Errors
-    /// Failures of the system: what could not be read now may well be a child.
-    pub(super) fn child_at(&self, tip: std::result::Result<Oid, StoreError>) -> Result<Option<Box<Task>>> {
-        let read = |id: std::result::Result<Oid, StoreError>| match id.and_then(|id| self.store.read_commit(id)) {
-            Ok(commit) => Ok(Some(commit)),
-            Err(StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. }) => Ok(None),
-            Err(error) => Err(Error::from(error)),
-        };
-        let Some(newest) = read(tip)? else { return Ok(None) };
-        let definition = match codec::glance(&newest, "Record") {
-            Some("Task") => Some(newest),
-            _ => match codec::glance(&newest, "Task").and_then(|first| first.parse::<Oid>().ok()) {
-                Some(first) => read(Ok(first))?,
-                None => None,
-            },
-        };
-        // Most tasks have no parent, and decoding all of them takes longer than reading them.
-        let child = definition.filter(|definition| codec::glance(definition, "Parent").is_some());
-        Ok(child.and_then(|child| match codec::decode(&child).ok()?.content {
-            Content::Task(task) => Some(task),
-            _ => None,
-        }))
     }
 
     /// How the task stands that stands for `id` now.
@@ -211,16 +233,29 @@ impl Ledger<'_> {
     }
 
     /// The task that stands for `id` now: itself, or what superseded it. `None` where it cannot be found.
+    ///
+    /// # Errors
+    /// `Damaged` where a chain cannot be read, or more tasks superseded each other than pm makes.
     pub(crate) fn successor(&self, id: TaskId, out: &mut Reliance) -> Result<Option<Found>> {
+        Ok(self.follow(id, out)?.ok())
+    }
+
+    /// As [`Ledger::successor`], with the task that cannot be found.
+    fn follow(&self, id: TaskId, out: &mut Reliance) -> Result<std::result::Result<Found, TaskId>> {
         let mut id = id;
-        for _ in 0..SUCCESSORS_MAX {
-            let Some(found) = self.read_by_id(id, out)? else { return Ok(None) };
+        for followed in 0.. {
+            let Some(found) = self.read_by_id(id, out)? else { return Ok(Err(id)) };
             match found.state.superseded_by() {
+                None => return Ok(Ok(found)),
+                Some(_) if followed == SUCCESSORS_MAX => {
+                    let found_there =
+                        format!("it is one of more than {SUCCESSORS_MAX} tasks that superseded each other");
+                    return Err(Error::Damaged { name: found.name, commit: found.state.tip, found: found_there });
+                }
                 Some(next) => id = next,
-                None => return Ok(Some(found)),
             }
         }
-        Ok(None)
+        unreachable!("the loop ends at its bound")
     }
 
     /// Reads a task by its id, and notes that.
@@ -251,7 +286,7 @@ impl Ledger<'_> {
 }
 
 /// A task that is named, as it was found.
-fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
+pub(super) fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
     let place = found.map(|found| place(&found.state)).map(|place| (place.queue, place.slug));
     Unmet { task: named, place, phase: found.and_then(|found| found.state.phase()) }
 }
@@ -269,6 +304,8 @@ pub struct Neighbours<'a> {
     ledger: &'a Ledger<'a>,
     graph: Graph<'a>,
     elsewhere: HashMap<TaskId, Unmet>,
+    /// What cannot be read, where that may tie sticky tasks.
+    obscuring: Obscuring,
     /// The first failure of the system; the answers after it mean nothing.
     failure: Option<Error>,
 }
@@ -277,7 +314,20 @@ impl<'a> Neighbours<'a> {
     /// Over the scanned tasks.
     pub fn new(ledger: &'a Ledger<'a>, tasks: &'a [(RefName, TaskState)]) -> Neighbours<'a> {
         let graph = Graph::new(tasks.iter().map(|(_, state)| state));
-        Neighbours { ledger, graph, elsewhere: HashMap::new(), failure: None }
+        Neighbours { ledger, graph, elsewhere: HashMap::new(), obscuring: Obscuring::default(), failure: None }
+    }
+
+    /// The same, of a listing whose damaged chains count in what is said of sticky tasks.
+    ///
+    /// # Errors
+    /// Failures of the system.
+    pub fn with_damage(
+        ledger: &'a Ledger<'a>,
+        tasks: &'a [(RefName, TaskState)],
+        damaged: &[Damage],
+    ) -> Result<Neighbours<'a>> {
+        let obscuring = Obscuring::new(ledger, tasks, damaged)?;
+        Ok(Neighbours { obscuring, ..Neighbours::new(ledger, tasks) })
     }
 
     /// What the others have to say about a claim of this one, which is `new`; of sticky tasks that are tied to it, only
@@ -288,7 +338,8 @@ impl<'a> Neighbours<'a> {
         let parent = state.task.parent.and_then(|parent| gate(&state.task.queue, self.standing(parent)));
         let original = state.replan_of().and_then(|original| self.original(state.id, original));
         let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.bindings(at).to_vec());
-        Others { unmet, parent, original, tied, ..Others::default() }
+        let unread_ties = if state.task.sticky { self.obscuring.ties(state) } else { Vec::new() };
+        Others { unmet, parent, original, tied, unread_ties, ..Others::default() }
     }
 
     /// The parent of a task, as far as it was scanned.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Ledger;
 use super::batch::{Named, Planned};
+use super::obscured::unread;
 use super::resolve::{Scan, place};
 use crate::error::{Error, Fault, FaultKind, Result};
 use crate::id::{Queue, RefName, TASKS, TaskId};
@@ -46,9 +47,12 @@ impl Ledger<'_> {
     /// held.
     pub(super) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
         let Some(Ordered { known }) = ordered else { return Ok(true) };
-        for (_, tip) in self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name)) {
-            if self.child_at(tip)?.is_some_and(|task| may_make_a_circle(&task)) {
-                return Ok(false);
+        for (name, tip) in self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name)) {
+            match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
+                Ok(Some(task)) if may_make_a_circle(&task) => return Ok(false),
+                // The check itself leaves out what cannot be read: nobody can claim that.
+                Ok(_) | Err(Ok(_)) => {}
+                Err(Err(error)) => return Err(error),
             }
         }
         Ok(true)

@@ -97,9 +97,9 @@ impl Ledger<'_> {
         if prefix != TASKS && scan.tasks.iter().any(may_be_tied) {
             // What a sticky task is tied to may be in other queues.
             scan = self.scan(TASKS)?;
-            scan.damaged.retain(|damage| damage.name.as_str().starts_with(prefix));
         }
-        let mut neighbours = Neighbours::new(self, &scan.tasks);
+        let mut neighbours = Neighbours::with_damage(self, &scan.tasks, &scan.damaged)?;
+        scan.damaged.retain(|damage| damage.name.as_str().starts_with(prefix));
         let mut runnable: Vec<(usize, bool)> = Vec::new();
         let (mut blocked, mut skipped) = (Vec::new(), Vec::new());
         let mut elsewhere = Elsewhere::default();

@@ -8,7 +8,7 @@ pub use super::intent::{Intent, Verified};
 use super::record::{
     ClockReading, Content, ContextId, Heartbeat, Links, Mark, Nonce, Phase, Record, Report, Status, Verification,
 };
-use super::refusal::{HeldBy, Refusal, Role, Unmet, Verb, Wait};
+use super::refusal::{HeldBy, Obscured, Refusal, Role, Unmet, Unread, Verb, Wait};
 use super::state::{Claim, TaskState};
 use super::sticky::{self, Bound};
 use crate::id::{AgentId, RecordId, TaskId};
@@ -37,6 +37,10 @@ pub struct Others {
     pub open_children: Vec<Unmet>,
     /// What stands for this one, if it is superseded.
     pub successor: Option<Unmet>,
+    /// Chains that cannot be read and may be open children.
+    pub unread_children: Vec<Unread>,
+    /// Chains that cannot be read and may tie this task to a context.
+    pub unread_ties: Vec<Unread>,
     /// The task that is to take this one's place, if it cannot any more.
     pub closed_successor: Option<Unmet>,
     /// The sticky tasks that are tied to this one and bound to a context.
@@ -151,10 +155,11 @@ pub fn claimable(state: &TaskState, facts: &Facts<'_>) -> Result<(), Refusal> {
     if !others.unmet.is_empty() {
         return Err(Refusal::DependenciesOpen { open: others.unmet.clone() });
     }
-    match &others.parent {
-        Some(parent) => Err(Refusal::ParentNotClaimed { parent: parent.clone() }),
-        None => Ok(()),
+    if let Some(parent) = &others.parent {
+        return Err(Refusal::ParentNotClaimed { parent: parent.clone() });
     }
+    let ties: &[Unread] = if state.task.sticky { &others.unread_ties } else { &[] };
+    unobscured(Obscured::Ties, ties)
 }
 
 /// The records that an intent turns into, oldest first; all of them enter the chain together or not at all.
@@ -247,6 +252,7 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             if !facts.others.open_children.is_empty() {
                 return Err(Refusal::ChildrenOpen { open: facts.others.open_children.clone() });
             }
+            unobscured(Obscured::Children, &facts.others.unread_children)?;
             // What another verifier says proves nothing, and is not recorded (rule 6).
             let is_own = |said: &&Verification| Some(&said.verifier) == state.task.verifier.as_ref();
             let verification = verified.as_ref().map(|verified| &verified.verification).filter(is_own).cloned();
@@ -273,6 +279,12 @@ pub fn decide(state: &TaskState, intent: &Intent, facts: &Facts<'_>) -> Result<V
             Err(wrong_phase)
         }
     }
+}
+
+/// What cannot be read never counts as if it were not there. Judged after all that is known: whoever is refused for that has
+/// something to do.
+fn unobscured(what: Obscured, unread: &[Unread]) -> Result<(), Refusal> {
+    if unread.is_empty() { Ok(()) } else { Err(Refusal::Obscured { what, unread: unread.to_vec() }) }
 }
 
 fn draft(agent: &AgentId, status: Status) -> Draft {

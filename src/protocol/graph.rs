@@ -18,9 +18,9 @@ use super::state::TaskState;
 use super::sticky::Bound;
 use crate::id::TaskId;
 
-/// How many times a superseded task is followed to its successor before the chain of successors is called
-/// damaged: nobody replans one task so often.
-pub const SUCCESSORS_MAX: usize = 64;
+/// How often a task can be replaced, and so how often a superseded one is followed to its successor. Tasks that supersede
+/// each other more often, or in a circle, were not made by pm: their row is called damaged.
+pub const SUCCESSORS_MAX: usize = 1_000;
 
 /// A task's place among the others.
 pub type Index = usize;
@@ -83,7 +83,7 @@ impl<'a> Graph<'a> {
     /// What stands for the task that is named.
     pub fn stand(&self, id: TaskId) -> Stand {
         let mut id = id;
-        for _ in 0..SUCCESSORS_MAX {
+        for _ in 0..=SUCCESSORS_MAX {
             let Some(at) = self.find(id) else { break };
             match self.tasks[at].superseded_by() {
                 Some(next) => id = next,

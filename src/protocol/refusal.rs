@@ -5,7 +5,7 @@
 
 use super::record::Phase;
 use super::sticky::Misfit;
-use crate::id::{AgentId, Queue, RecordId, Slug, TaskId};
+use crate::id::{AgentId, Queue, RecordId, RefName, Slug, TaskId};
 
 /// What was asked, in the words of the refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +84,46 @@ impl Unmet {
             Some((queue, slug)) => format!("{queue}/{slug}"),
             None => self.task.to_string(),
         }
+    }
+}
+
+/// A chain that cannot be read, while what it says could speak against what is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// Its ref.
+    pub name: RefName,
+    /// What is wrong with it.
+    pub found: String,
+}
+
+impl Unread {
+    /// What people call the task: `<queue>/<slug>`, or the ref where that is no task's.
+    fn named(&self) -> String {
+        self.name.task().map_or_else(|_| self.name.to_string(), |(queue, slug)| format!("{queue}/{slug}"))
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.name, self.found)
+    }
+}
+
+/// What cannot be told of a task, since chains cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obscured {
+    /// Whether its children are settled (rule 9).
+    Children,
+    /// Which sticky tasks it is tied to (rule 8).
+    Ties,
+}
+
+impl std::fmt::Display for Obscured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Obscured::Children => "whether its children are settled",
+            Obscured::Ties => "to which context it is tied",
+        })
     }
 }
 
@@ -207,6 +247,12 @@ pub enum Refusal {
         /// What stands for it now, if it is superseded.
         successor: Option<Box<Unmet>>,
     },
+    /// 6: another task stands for this one, and does not change with it.
+    #[error("the task is superseded and cannot be replanned: {by} and stands for it; `pm replan --task {}` works on that", by.named())]
+    Replaced {
+        /// What stands for it.
+        by: Unmet,
+    },
     /// 12: the caller does not hold the task, or no longer does.
     #[error("{}{held}; stop working on it", named.map(|claim| format!("claim {claim} is not current: the task is ")).unwrap_or_else(|| format!("agent {agent} does not hold the task: it is ")))]
     LeaseLost {
@@ -251,10 +297,12 @@ pub enum Refusal {
         open: Vec<Unmet>,
     },
     /// 11: a clone is not runnable before the task that it replaces is superseded by it.
-    #[error(
-        "the task is to replace {}, which is not superseded by it; `pm replan` of that one completes this, and `pm cancel` of this one calls it off",
-        original.named()
-    )]
+    #[error("the task is to replace {}, which {}`pm cancel` of this one calls it off", original.named(), match original.phase {
+        Some(Phase::Superseded) => "was superseded by another task; ",
+        Some(Phase::Working) => "is being worked on; `pm replan` of that one, once it is closed, completes this, and ",
+        Some(_) => "is not superseded by it; `pm replan` of that one completes this, and ",
+        None => "cannot be found; `pm verify` tells what is wrong here, and ",
+    })]
     NotReplacedYet {
         /// The task that it is to replace.
         original: Unmet,
@@ -270,6 +318,18 @@ pub enum Refusal {
     ChildrenOpen {
         /// The children that are open.
         open: Vec<Unmet>,
+    },
+    /// 19: what could speak against it cannot be read, so it is not known that nothing does.
+    #[error(
+        "{what} cannot be told, so nothing was recorded: {}; `pm verify` names each fault, and `pm repair --rewind --task {}` goes back to what can be read; a clone or a backup may have what is missing",
+        join(unread),
+        unread.first().map_or_else(String::new, Unread::named)
+    )]
+    Obscured {
+        /// What cannot be told.
+        what: Obscured,
+        /// The chains; never none.
+        unread: Vec<Unread>,
     },
     /// 10: the caller's context is not the one that the task needs.
     #[error("{0}")]
@@ -315,10 +375,10 @@ fn wherefore(verb: Verb, phase: Phase, held: Option<&HeldBy>, successor: Option<
     }
 }
 
-fn join(open: &[Unmet]) -> String {
+fn join(open: &[impl ToString]) -> String {
     /// A task can depend on hundreds of others; a message names the first few.
     const NAMED: usize = 5;
-    let mut text = open.iter().take(NAMED).map(Unmet::to_string).collect::<Vec<_>>().join(", ");
+    let mut text = open.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if open.len() > NAMED {
         text.push_str(&format!(", and {} more", open.len() - NAMED));
     }

@@ -1,7 +1,7 @@
 //! The same command again, after its answer was lost and somebody else found out what became of its record.
 
 use super::machines_answers::{Lost, world};
-use crate::support::fleet::{Far, assert_level, own, records, two};
+use crate::support::fleet::{Far, assert_level, own, records, refs_at, two};
 use crate::support::process::Process;
 use crate::support::servers::{Behaviour, GitDaemon};
 use crate::support::{AGENT, Repo, task_ref, text, until};
@@ -206,4 +206,46 @@ fn an_answer_that_cannot_be_read_or_is_old_stands_in_nobodys_way() {
 fn dated(commit: &str) -> String {
     let author = commit.lines().find(|line| line.starts_with("author ")).expect("an author");
     author.rsplit(' ').nth(1).expect("a time").to_owned()
+}
+
+/// Runs a cascade over `p`, the last push of which is carried out and never answered for.
+fn cascade_without_answer(far: &Far<GitDaemon>, repo: &Repo, args: &[&str]) {
+    let (gate, there) = (far.hub.close_gate(), refs_at(&far.hub));
+    let sending = Process::start(repo.pm_command(args).env("PM_AGENT_ID", AGENT));
+    gate.wait_for_push();
+    far.network(Behaviour::DropToClient);
+    drop(gate);
+    until("the push is carried out", || (refs_at(&far.hub) != there).then_some(()));
+    far.network(Behaviour::Cut);
+    let told = sending.outcome().exits(22).stdout_json();
+    assert_eq!(told["failed"][0]["error"]["code"], "answer_lost", "{told}");
+    far.network(Behaviour::Pass);
+}
+
+#[test]
+fn a_cascade_whose_answer_was_lost_below_counts_as_done_when_it_is_run_again() {
+    for is_synced in [false, true] {
+        let Some((far, repo)) = world() else { return };
+        repo.plan("p");
+        repo.claim("p");
+        repo.plan_with("c", &["--parent", "p"]);
+        repo.claim("c");
+        // The task itself is taken, and then called off; what is asked for below it is not answered.
+        for (first, cascade, phase) in [
+            (&["reclaim", "--task", "p"][..], &["reclaim", "--task", "p", "--cascade", "--json"][..], "new"),
+            (&["cancel", "--task", "p", "--no-cascade"], &["cancel", "--task", "p", "--json"], "rejected"),
+        ] {
+            repo.pm(first).ok();
+            cascade_without_answer(&far, &repo, cascade);
+            if is_synced {
+                repo.pm(&["sync"]).ok();
+            }
+            let told = repo.pm(cascade).json();
+            assert_eq!((&told["changed"][0]["slug"], repo.phase("c")), (&"c".into(), phase.to_owned()), "{told}");
+            assert_level(&far.hub, &repo, "c");
+            // Told once.
+            repo.pm(cascade).fails(6);
+        }
+        repo.assert_sound();
+    }
 }

@@ -431,7 +431,7 @@ fn a_circle_that_a_clone_would_close_when_it_takes_its_place_is_refused() {
 #[test]
 fn next_offers_exactly_what_a_claim_takes_however_often_a_dependency_was_replaced() {
     let world = World::new();
-    for length in [3, SUCCESSORS_MAX, SUCCESSORS_MAX + 1, SUCCESSORS_MAX + 9] {
+    for length in [3, SUCCESSORS_MAX + 1, SUCCESSORS_MAX + 2] {
         let store = MemoryStore::new();
         let own = world.ledger(&store, "w1");
         let ids: Vec<_> = (0..length).map(|n| plan(&own, &format!("r{n}")).id).collect();
@@ -443,6 +443,6 @@ fn next_offers_exactly_what_a_claim_takes_however_often_a_dependency_was_replace
         let runnable = own.runnable("refs/pm/tasks/", &[], std::path::Path::new("/")).expect("read");
         let is_offered = runnable.tasks.iter().any(|(offered, _)| *offered == name("a"));
         assert_eq!(act(&own, "a", claim()).is_ok(), is_offered, "{length} in a row");
-        assert_eq!(is_offered, length <= SUCCESSORS_MAX);
+        assert_eq!(is_offered, length <= SUCCESSORS_MAX + 1);
     }
 }

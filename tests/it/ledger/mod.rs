@@ -3,6 +3,7 @@
 //! `world` builds ledgers and stands between them and their store; every other file holds the tests of one topic.
 
 mod batch;
+mod cascades;
 mod contests;
 mod families;
 mod frozen;

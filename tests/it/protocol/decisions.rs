@@ -20,12 +20,12 @@ mod working;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pm::commit::Signature;
-use pm::id::{RecordId, TaskId};
+use pm::id::{RecordId, RefName, TaskId};
 use pm::protocol::apply::{apply, end};
 use pm::protocol::codec::{decode, encode};
 use pm::protocol::decide::{Draft, Facts, Intent, Others, Stamp, Verified, decide};
 use pm::protocol::record::{Content, ContextId, Mark, Nonce, Phase, Report, Status, Verification};
-use pm::protocol::refusal::{HeldBy, Refusal, Unmet};
+use pm::protocol::refusal::{HeldBy, Obscured, Refusal, Unmet, Unread};
 use pm::protocol::state::TaskState;
 use pm::protocol::sticky::{Bound, Misfit};
 
@@ -102,6 +102,11 @@ fn others(words: &str) -> Others {
             "parent" => others.parent = Some(open(902)),
             "original" => others.original = Some(open(903)),
             "child" => others.open_children.push(open(905)),
+            "unread" => {
+                let name = RefName::from_full("refs/pm/tasks/default/gone".to_owned());
+                let unread = vec![Unread { name, found: "the object is missing".to_owned() }];
+                (others.unread_children, others.unread_ties) = (unread.clone(), unread);
+            }
             context => {
                 let place = ("default".parse().expect("a queue"), "tied".parse().expect("a slug"));
                 others.tied.push(Bound { place, context: context.parse().expect("a context"), phase: Phase::Done });
@@ -173,6 +178,13 @@ fn refused(state: &TaskState, facts: &Facts<'_>, refusal: &Refusal) -> String {
             assert_eq!(Some(verifier), state.task.verifier.as_ref());
             9
         }
+        Refusal::Obscured { what, unread } => {
+            let others = facts.others;
+            let hidden = if *what == Obscured::Ties { &others.unread_ties } else { &others.unread_children };
+            assert_eq!(unread, hidden);
+            19
+        }
+        Refusal::Replaced { .. } => panic!("only a replan that found the successor is refused so: {refusal}"),
         Refusal::SkipWithoutNote => 13,
     };
     code.to_string()
@@ -317,7 +329,7 @@ fn every_intent_in_every_state_comes_out_as_the_table_says() {
         *columns_of.entry(kind.to_owned()).or_default() += 1;
     }
     assert_eq!(columns_of.len(), 10, "every kind of intent has its columns: {columns_of:?}");
-    assert_eq!(STATES.len() * columns.len(), 3528, "the pairs that docs/testing.md counts");
+    assert_eq!(STATES.len() * columns.len(), 3626, "the pairs that docs/testing.md counts");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn parents_come_before_their_children_among_descendants() {
 
 #[test]
 fn a_row_of_successors_is_followed_to_its_bound() {
-    for (length, is_known) in [(1, true), (2, true), (SUCCESSORS_MAX, true), (SUCCESSORS_MAX + 1, false)] {
+    for (length, is_known) in [(1, true), (2, true), (SUCCESSORS_MAX + 1, true), (SUCCESSORS_MAX + 2, false)] {
         let task = |at: usize| Drawn {
             parent: None,
             depends_on: Vec::new(),

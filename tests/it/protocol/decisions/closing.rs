@@ -20,6 +20,7 @@ replanned           | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6
 verifier            | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 workdir             | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 sticky              | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
+sticky, tie unread  | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 sticky, blocked     | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 bound               | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
 bound to c2         | 6    | 6     | 6     | 6     | 6     | 6      | 6      | 6       | 6       | 6       | 6
@@ -47,6 +48,7 @@ one in all          | 7    | 7     | 12    | 7     | 7     | 12     | 7      | 7
 no limit            | 7    | 7     | 12    | 7     | 7     | 12     | 7      | 7       | 12      | 7       | 7
 child open, silent  | 7    | 7     | 12    | 7     | 7     | 12     | 7      | 7       | 12      | 7       | 7
 child open          | 14   | 14    | 12    | 14    | 14    | 12     | 14     | 14      | 12      | 14      | 14
+child unread        | 19   | 19    | 12    | 19    | 19    | 12     | 19     | 19      | 12      | 19      | 19
 another's, child    | 12   | 14    | 12    | 12    | 12    | 12     | 12     | 14      | 12      | 12      | 12
 parent went back    | done | done  | 12    | done  | done  | 12     | reject | reject  | 12      | reject  | reject
 dependency reopened | done | done  | 12    | done  | done  | 12     | reject | reject  | 12      | reject  | reject

@@ -20,6 +20,7 @@ replanned           | cancelled | 6        | replaced
 verifier            | cancelled | 6        | replaced
 workdir             | cancelled | 6        | replaced
 sticky              | cancelled | 6        | replaced
+sticky, tie unread  | cancelled | 6        | replaced
 sticky, blocked     | cancelled | 6        | replaced
 bound               | cancelled | 6        | replaced
 bound to c2         | cancelled | 6        | replaced
@@ -47,6 +48,7 @@ one in all          | cancelled | 6        | 6
 no limit            | cancelled | 6        | 6
 child open, silent  | cancelled | 6        | 6
 child open          | cancelled | 6        | 6
+child unread        | cancelled | 6        | 6
 another's, child    | cancelled | 6        | 6
 parent went back    | cancelled | 6        | 6
 dependency reopened | cancelled | 6        | 6

@@ -1,7 +1,8 @@
 //! Every state: its name in the tables, the chain that leads to it, and what other tasks have to say.
 //!
-//! `dependency`, `parent` and `original` are open, `child` is; `c1` and `c2` are contexts that a tied task is bound to. A
-//! sticky task that a script claims is bound to c1, or to the context that the claim names.
+//! `dependency`, `parent` and `original` are open, `child` is; `unread` may be a child, and may be tied; `c1` and `c2` are
+//! contexts that a tied task is bound to. A sticky task that a script claims is bound to c1, or to the context that the
+//! claim names.
 
 pub const STATES: &[(&str, &str, &str)] = &[
     ("no status", "task", ""),
@@ -22,6 +23,7 @@ pub const STATES: &[(&str, &str, &str)] = &[
     ("verifier", "plan+verifier", ""),
     ("workdir", "plan+workdir", ""),
     ("sticky", "plan+sticky", ""),
+    ("sticky, tie unread", "plan+sticky", "unread"),
     ("sticky, blocked", "plan+sticky+dependency", "dependency"),
     ("bound", "plan+sticky claim release", ""),
     ("bound to c2", "plan+sticky claim+c2:w2 release:w2", ""),
@@ -49,6 +51,7 @@ pub const STATES: &[(&str, &str, &str)] = &[
     ("no limit", "plan+max0 claim sweep claim", ""),
     ("child open, silent", "plan claim", "child"),
     ("child open", "plan claim report", "child"),
+    ("child unread", "plan claim report", "unread"),
     ("another's, child", "plan claim:w2 report:w2", "child"),
     ("parent went back", "plan+parent claim report", "parent"),
     ("dependency reopened", "plan+dependency claim report", "dependency"),

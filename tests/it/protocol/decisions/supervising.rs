@@ -20,6 +20,7 @@ replanned           | 6       | 6      | 6       | 6       | 6       | 6        
 verifier            | 6       | 6      | 6       | 6       | 6       | 6        | 6
 workdir             | 6       | 6      | 6       | 6       | 6       | 6        | 6
 sticky              | 6       | 6      | 6       | 6       | 6       | 6        | 6
+sticky, tie unread  | 6       | 6      | 6       | 6       | 6       | 6        | 6
 sticky, blocked     | 6       | 6      | 6       | 6       | 6       | 6        | 6
 bound               | unbound | 8      | unbound | unbound | unbound | 8        | 8
 bound to c2         | unbound | 8      | unbound | unbound | unbound | 8        | 8
@@ -47,6 +48,7 @@ one in all          | kill 1  | 8      | kill 1  | kill 1  | taken   | taken    
 no limit            | swept 2 | 8      | swept 2 | swept 2 | taken   | taken    | 8
 child open, silent  | swept 1 | 8      | kill 1  | swept 1 | taken   | taken    | 8
 child open          | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
+child unread        | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
 another's, child    | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
 parent went back    | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8
 dependency reopened | swept 0 | 8      | swept 0 | swept 0 | taken   | taken    | 8

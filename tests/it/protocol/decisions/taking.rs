@@ -20,6 +20,7 @@ replanned           | claim | claim  | claim  | 6    | 6     | 6     | 6     | 6
 verifier            | claim | claim  | claim  | 6    | 6     | 6     | 6     | 6     | 6      | 6
 workdir             | claim | claim  | claim  | 6    | 6     | 6     | 6     | 6     | 6      | 6
 sticky              | claim | claim  | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
+sticky, tie unread  | 19    | 19     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 sticky, blocked     | 11    | 11     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 bound               | claim | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
 bound to c2         | 10    | 10     | 10     | 6    | 6     | 6     | 6     | 6     | 6      | 6
@@ -47,6 +48,7 @@ one in all          | 6     | 6      | 6      | beat | beat  | 12    | beat  | b
 no limit            | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12
 child open, silent  | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12
 child open          | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12
+child unread        | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12
 another's, child    | 6     | 6      | 6      | 12   | beat  | 12    | 12    | 12    | beat   | 12
 parent went back    | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12
 dependency reopened | 6     | 6      | 6      | beat | beat  | 12    | beat  | beat  | beat   | 12

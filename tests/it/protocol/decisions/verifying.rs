@@ -22,6 +22,7 @@ replanned           | 6      | 6       | 6       | 6      | 6       | 6      | 6
 verifier            | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
 workdir             | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
 sticky              | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
+sticky, tie unread  | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
 sticky, blocked     | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
 bound               | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
 bound to c2         | 6      | 6       | 6       | 6      | 6       | 6      | 6        | 6     | 6       | 6
@@ -49,6 +50,7 @@ one in all          | 7      | 7       | 7       | 7      | 7       | 7      | 7
 no limit            | 7      | 7       | 7       | 7      | 7       | 7      | 7        | 7     | 7       | 7
 child open, silent  | 7      | 7       | 7       | 7      | 7       | 7      | 7        | 7     | 7       | 7
 child open          | 14     | 14      | 14      | 14     | 14      | 14     | 14       | 8     | 14      | 8
+child unread        | 19     | 19      | 19      | 19     | 19      | 19     | 19       | 8     | 19      | 8
 another's, child    | 12     | 14      | 12      | 12     | 12      | 12     | 12       | 12    | 12      | 12
 parent went back    | done   | done    | done    | done   | done    | done   | done     | 8     | reject  | 8
 dependency reopened | done   | done    | done    | done   | done    | done   | done     | 8     | reject  | 8

@@ -20,6 +20,7 @@ replanned           | 6      | 6       | 6       | 6       | 6       | 6       |
 verifier            | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
 workdir             | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
 sticky              | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
+sticky, tie unread  | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
 sticky, blocked     | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
 bound               | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
 bound to c2         | 6      | 6       | 6       | 6       | 6       | 6       | 6        | 6
@@ -47,6 +48,7 @@ one in all          | report | report  | 12      | report  | report  | freed   |
 no limit            | report | report  | 12      | report  | report  | freed   | freed    | 12
 child open, silent  | report | report  | 12      | report  | report  | freed   | freed    | 12
 child open          | report | report  | 12      | report  | report  | freed   | freed    | 12
+child unread        | report | report  | 12      | report  | report  | freed   | freed    | 12
 another's, child    | 12     | report  | 12      | 12      | 12      | 12      | freed    | 12
 parent went back    | report | report  | 12      | report  | report  | freed   | freed    | 12
 dependency reopened | report | report  | 12      | report  | report  | freed   | freed    | 12
