@@ -61,8 +61,8 @@ fn check(repo: &Repo, ref_name: &str, found: &str) {
     assert_eq!(repo.pm(&["pull", "--json"]).stdout_json()["task"]["attributes"]["slug"], "healthy");
     repo.pm(&["heartbeat", "--task", "healthy"]).ok();
     repo.pm(&["report", "--task", "healthy", "--title", "T"]).ok();
-    // It may be an open child of that one.
-    repo.pm(&["finished", "--task", "healthy"]).fails(19).says(ref_name);
+    // It may be an open child of anybody; but this one has no children that are known.
+    repo.pm(&["finished", "--task", "healthy"]).ok();
     assert_eq!(repo.pm(&["pull", "--json"]).stdout_json(), Value::Null);
     repo.pm(&["show", "--task", "dependent"]).ok();
     repo.pm(&["plan", "--title", "One more"]).ok();

@@ -53,7 +53,7 @@ fn hidden(repo: &Repo, slug: &str, args: &[&str]) {
     hidden_by(repo, slug, |more| repo.pm(&[args, more].concat()));
 }
 
-/// A parent that is claimed and reported, with an open child that was claimed once.
+/// A parent that is claimed and reported, with an open child that was claimed once, and one that is settled.
 fn parent_and_child() -> Repo {
     let repo = Repo::new();
     repo.plan("p");
@@ -61,6 +61,8 @@ fn parent_and_child() -> Repo {
     repo.pm(&["report", "--task", "p", "--title", "Done"]).ok();
     repo.plan_with("c", &["--parent", "p"]);
     repo.claim("c");
+    repo.plan_with("d", &["--parent", "p"]);
+    repo.pm(&["cancel", "--task", "d"]).ok();
     repo
 }
 
