@@ -10,7 +10,7 @@ use super::{Ledger, Reach};
 use crate::error::{Error, Fault, FaultKind, PlanError, Result, Spot};
 use crate::id::{Oid, Queue, RefName, Slug, TaskId};
 use crate::protocol::decide;
-use crate::protocol::record::{Label, Priority, Task};
+use crate::protocol::record::{Label, Priority};
 use crate::protocol::state::TaskState;
 use crate::store::{Mode, Publish};
 
@@ -108,16 +108,13 @@ impl Ledger<'_> {
         if !faults.is_empty() {
             return Err(PlanError::new("the plan", faults).into());
         }
-        let Study { tasks, there, order, ordered, parents } = study;
+        let Study { mut tasks, there, order, ordered, parents } = study;
         let mut pack = self.store.begin_pack()?;
-        let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
         let existing = |state| Built { state, created: false };
         let mut built: Vec<Option<Built>> = there.into_iter().map(|there| there.map(existing)).collect();
         let mut refs = Vec::new();
         for (count, &index) in order.iter().enumerate() {
-            if built[index].is_none()
-                && let Some(mut task) = tasks[index].take()
-            {
+            if let Some(mut task) = tasks[index].take() {
                 let planned = &batch[index];
                 // What a task names was built before it: that is what the order is for.
                 let state_of = |other: usize| built[other].as_ref().map(|built| &built.state);

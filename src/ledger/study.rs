@@ -19,8 +19,8 @@ use crate::protocol::state::TaskState;
 
 /// What is known of a batch before anything of it is written. By index, where there is one a task.
 pub(super) struct Study {
-    /// The definition of each. Tasks that the batch will create have no ids yet: [`unborn`] stands for them.
-    pub(super) tasks: Vec<Task>,
+    /// The definitions of those that are to be created. They have no ids yet: [`unborn`] stands for them.
+    pub(super) tasks: Vec<Option<Task>>,
     /// Those that exist already.
     pub(super) there: Vec<Option<TaskState>>,
     /// In which order they can be created.
@@ -105,9 +105,8 @@ impl Ledger<'_> {
                     }
                 }
             }
-            tasks[index] = Some(task);
+            tasks[index] = (!is_there).then_some(task);
         }
-        let tasks = tasks.into_iter().flatten().collect();
         let parents = parents.into_values().collect();
         Ok((Study { tasks, there, order, ordered, parents }, faults))
     }
