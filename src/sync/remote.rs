@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::report::{self, Verdict};
 use super::run::Watcher;
@@ -80,6 +80,7 @@ pub struct Remote {
     couriers: Couriers,
     configured: Duration,
     time: Cell<Duration>,
+    deadline: Cell<Option<Instant>>,
 }
 
 /// What is known of a remote before anybody talks to it.
@@ -96,12 +97,22 @@ impl Remote {
     /// A remote; nothing is asked of it yet.
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
-        Remote { name, prefix, couriers, configured: time, time: Cell::new(time) }
+        Remote { name, prefix, couriers, configured: time, time: Cell::new(time), deadline: Cell::new(None) }
     }
 
-    /// How long an errand for single tasks may take.
+    /// How long an errand for single tasks may take now.
     pub fn patience(&self) -> Duration {
-        self.time.get()
+        self.time.get().min(self.left())
+    }
+
+    /// How much time is left for everything that has to do with this remote.
+    pub(super) fn left(&self) -> Duration {
+        self.deadline.get().map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Lets no errand, and no waiting for somebody else's, last beyond this moment.
+    pub fn end_by(&self, deadline: Instant) {
+        self.deadline.set(Some(deadline));
     }
 
     /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
@@ -343,11 +354,11 @@ impl Remote {
     }
 
     fn single<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time.get(), stop }
+        Bounds { time: self.patience(), stop }
     }
 
     fn whole<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time.get() * WHOLE_LEDGER, stop }
+        Bounds { time: (self.time.get() * WHOLE_LEDGER).min(self.left()), stop }
     }
 
     fn unreachable(&self, ended: &Ended) -> Error {
