@@ -2,8 +2,8 @@
 //!
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
 //! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
-//! - [`through`]: one record, written so that it counts everywhere; `sending`: what becomes of it; `repeated`: the same
-//!   command again.
+//! - [`through`]: one record, written so that it counts everywhere; `relied`: what it relies on in other tasks; `sending`:
+//!   what becomes of it; `repeated`: the same command again.
 //! - [`run`]: all tasks at once, as they were `listed`; `many`: taking thousands over; `pushing`: what is ahead.
 //! - [`delivery`]: a branch that moves with a record. [`lost`]: what lost. [`repair`]: ways out.
 //!
@@ -16,6 +16,7 @@ pub mod lost;
 mod many;
 mod pushing;
 pub mod reconcile;
+mod relied;
 pub mod remote;
 pub mod repair;
 mod repeated;

@@ -1,0 +1,119 @@
+//! What relies on other tasks (rules 8 and 9) is exact in one repository, also where a remote decides.
+
+use crate::support::fleet::{assert_level, two};
+use crate::support::process::Process;
+use crate::support::servers::Hub;
+use crate::support::{AGENT, Outcome, Repo, until};
+
+/// Starts pm as [`AGENT`] in this context.
+fn start(repo: &Repo, context: &str, args: &[&str]) -> Process {
+    Process::start(repo.pm_command(args).envs([("PM_AGENT_ID", AGENT), ("PM_CONTEXT_ID", context)]))
+}
+
+/// Whether a process has a file open below the folder of the locks on what records rely on.
+fn is_at_the_locks(repo: &Repo, process: &Process) -> bool {
+    let locks = repo.git_dir().canonicalize().expect("there").join("pm/relied");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", process.0.id()));
+    let targets = open.into_iter().flatten().flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    targets.into_iter().any(|target| target.starts_with(&locks))
+}
+
+/// Runs `first` until its push is at the hub, and `second` beside it, which must wait for its end. Returns how each ended.
+fn beside(hub: &Hub, repo: &Repo, first: (&str, &[&str]), second: (&str, &[&str])) -> (Outcome, Outcome) {
+    let gate = hub.close_gate();
+    let first = start(repo, first.0, first.1);
+    gate.wait_for_push();
+    let second = start(repo, second.0, second.1);
+    until("it waits for the other one", || is_at_the_locks(repo, &second).then_some(()));
+    drop(gate);
+    (first.outcome(), second.outcome())
+}
+
+/// A claimed task, with its report.
+fn reported(repo: &Repo, slug: &str) {
+    repo.claim(slug);
+    repo.pm(&["report", "--task", slug, "--title", "done"]).ok();
+}
+
+#[test]
+fn a_parent_is_not_finished_beside_the_plan_of_a_child() {
+    let (hub, a, _) = two();
+    a.plan("p");
+    reported(&a, "p");
+    let plan = ["plan", "--title", "Child", "--slug", "child", "--parent", "p"];
+    let (planned, finished) = beside(&hub, &a, ("", &plan), ("", &["finished", "--task", "p"]));
+    planned.ok();
+    finished.fails(14).says("default/child is new");
+    a.work_off("child");
+    let late = ["plan", "--title", "Late", "--slug", "late", "--parent", "p"];
+    let (finished, planned) = beside(&hub, &a, ("", &["finished", "--task", "p"]), ("", &late));
+    finished.ok();
+    planned.fails(11).says("p, which is done");
+    assert_level(&hub, &a, "p");
+    a.assert_sound();
+}
+
+#[test]
+fn a_parent_is_not_finished_beside_a_batch_with_a_child() {
+    let (hub, a, _) = two();
+    a.plan("p");
+    reported(&a, "p");
+    let batch = a.outside().join("batch");
+    let plan = |slug: &str| {
+        std::fs::write(&batch, format!("{{\"slug\":\"{slug}\",\"title\":\"Child\",\"parent_slug\":\"p\"}}\n"))
+            .expect("written");
+    };
+    let bulk = ["bulk-plan", "--input", batch.to_str().expect("UTF-8")];
+    plan("child");
+    let (planned, finished) = beside(&hub, &a, ("", &bulk), ("", &["finished", "--task", "p"]));
+    planned.ok();
+    finished.fails(14).says("default/child is new");
+    a.work_off("child");
+    plan("late");
+    let (finished, planned) = beside(&hub, &a, ("", &["finished", "--task", "p"]), ("", &bulk));
+    finished.ok();
+    planned.fails(11).says("p, which is done");
+    assert_eq!(hub.tip(&crate::support::task_ref("late")), None);
+}
+
+#[test]
+fn what_is_tied_goes_to_one_context_though_two_claim_it_at_once() {
+    let (hub, a, _) = two();
+    a.plan_with("left", &["--sticky"]);
+    a.plan_with("right", &["--sticky"]);
+    a.plan_with("both", &["--sticky", "--depends-on", "left", "--depends-on", "right"]);
+    let (left, right) =
+        beside(&hub, &a, ("c1", &["executing", "--task", "left"]), ("c2", &["executing", "--task", "right"]));
+    left.ok();
+    right.fails(10).says("is bound to c1");
+}
+
+#[test]
+fn a_task_is_not_claimed_beside_the_reopening_of_what_it_depends_on() {
+    let (hub, a, _) = two();
+    a.plan("before");
+    a.work_off("before");
+    a.plan_with("after", &["--depends-on", "before"]);
+    let (opened, claimed) =
+        beside(&hub, &a, ("", &["replan", "--task", "before"]), ("", &["executing", "--task", "after"]));
+    opened.ok();
+    claimed.fails(11).says("default/before");
+    a.work_off("before");
+    let (claimed, opened) =
+        beside(&hub, &a, ("", &["executing", "--task", "after"]), ("", &["replan", "--task", "before"]));
+    claimed.ok();
+    opened.ok();
+}
+
+#[test]
+fn two_plans_at_once_make_no_circle() {
+    let (hub, a, _) = two();
+    a.plan("left");
+    a.plan("right");
+    let plan = |slug: &'static str, parent: &'static str, other: &'static str| {
+        ["plan", "--title", "Circle", "--slug", slug, "--parent", parent, "--depends-on", other]
+    };
+    let (first, second) = beside(&hub, &a, ("", &plan("one", "left", "right")), ("", &plan("two", "right", "left")));
+    first.ok();
+    second.fails(11).says("cycle");
+}
