@@ -12,12 +12,15 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 
-use super::run::Watcher;
+use super::repeated::asks_for;
+use super::run::{Outcome, Watcher};
 use super::settle::Link;
 use crate::error::Result;
 use crate::id::{RecordId, RefName, TASKS};
 use crate::ledger::Ledger;
+use crate::ledger::append::vanished;
 use crate::ledger::graph::Reliance;
+use crate::ledger::resolve::prefix;
 use crate::protocol::decide::Intent;
 use crate::protocol::state::TaskState;
 use crate::store::Mode;
@@ -27,6 +30,8 @@ use crate::store::lock::{self, Held};
 pub(super) struct Ground {
     /// Where the task is at the authority, as far as that need not be asked.
     pub(super) known: Option<RecordId>,
+    /// Whether that is only a guess.
+    pub(super) is_guess: bool,
     relied: Held,
     _turn: File,
 }
@@ -52,19 +57,24 @@ impl Link {
         intent: &Intent,
         before: &Reliance,
     ) -> Result<Ground> {
-        let mut reliance = ledger.reliance(state, intent)?;
+        let mut state = state.clone();
+        let mut is_told = false;
+        if matches!(intent, Intent::Finish { .. }) {
+            is_told = self.ask_for_children(ledger, name, &state, intent)?.tips.contains_key(name);
+            state = ledger.state(name)?.ok_or_else(|| vanished(name, state.tip))?;
+        }
+        let mut reliance = ledger.reliance(&state, intent)?;
         if reliance.is_incomplete {
             self.pull(ledger, &[TASKS.to_owned()], Watcher::patient())?;
-            reliance = ledger.reliance(state, intent)?;
+            reliance = ledger.reliance(&state, intent)?;
         }
         let seen = reliance.read.iter().chain(&before.read);
         let names: BTreeSet<RefName> = seen.map(|seen| seen.name.clone()).filter(|other| other != name).collect();
         let own = moves_status(intent).then_some((name.shard(), Mode::Exclusive));
         let relied = self.hold_still(&names, own)?;
         let turn = self.turn(name)?;
-        // Of its children the holder knows no more than anybody else.
-        let known = if reliance.read.is_empty() { self.known(ledger, name, intent)? } else { None };
-        Ok(Ground { known, relied, _turn: turn })
+        let known = self.known(ledger, name, intent)?;
+        Ok(Ground { known, is_guess: !is_told, relied, _turn: turn })
     }
 
     /// Keeps the other processes of this repository from moving the status of some tasks, and takes another lock together
@@ -77,6 +87,25 @@ impl Link {
         let held = lock::acquire(&self.state_dir.join("relied"), &shards, self.others_may_take(), &|| Ok(true))?;
         let held = held.expect("it is always worthwhile");
         Ok(held)
+    }
+
+    /// Brings everything of a task's queue that the authority has: a parent does not name its children, and another machine
+    /// may have planned one long ago.
+    fn ask_for_children(
+        &self,
+        ledger: &Ledger<'_>,
+        name: &RefName,
+        state: &TaskState,
+        intent: &Intent,
+    ) -> Result<Outcome> {
+        let pending = ledger.store.tip(&name.pending())?.map(RecordId);
+        let queue = prefix(Some(&state.task.queue));
+        // Its holder has a lease to keep.
+        let pulled = self.remote.as_one_errand(|| self.pull(ledger, &[queue], Watcher::patient()));
+        pulled.map(|(outcome, _)| outcome).map_err(|error| {
+            let error = self.still_unknown(ledger, name, pending, error);
+            self.still_open(ledger, name, error, |below, sent| asks_for(ledger, below, intent, sent))
+        })
     }
 
     /// Where a task is at the authority: where it was last seen, if that is what is here, too. A holder is hardly ever wrong

@@ -115,6 +115,16 @@ impl Remote {
         self.deadline.set(Some(deadline));
     }
 
+    /// Lets all errands of some work take no longer together than one for single tasks may.
+    pub(super) fn as_one_errand<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.deadline.get();
+        let own = Instant::now() + self.time.get();
+        self.deadline.set(Some(before.map_or(own, |deadline| deadline.min(own))));
+        let done = work();
+        self.deadline.set(before);
+        done
+    }
+
     /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
     pub fn hurry(&self, most: Duration) {
         self.time.set(self.configured.min(most));

@@ -57,7 +57,7 @@ impl Authority for Link {
         let mut has_read = false;
         for attempt in 0..ATTEMPTS_MAX {
             let known = ground.known.take();
-            let is_guess = known.is_some();
+            let is_guess = known.is_some() && ground.is_guess;
             let level = match known {
                 Some(seen) => Level { remote: Some(seen), resolved: None, change: Change::None },
                 None => {
@@ -121,6 +121,11 @@ impl Authority for Link {
                 }
                 Fate::Beaten => pause(attempt),
                 fate => return Err(self.failed(&after, after.tip, fate, delivery)),
+            }
+            if matches!(intent, Intent::Finish { .. }) {
+                // While the task moved there, children may have been planned.
+                drop(ground);
+                ground = self.ground(ledger, &name, &after, &intent, &relied_on)?;
             }
         }
         Err(ledger.outraced(&state))

@@ -1,6 +1,7 @@
-//! What relies on other tasks (rules 8 and 9) is exact in one repository, also where a remote decides.
+//! What relies on other tasks (rules 8 and 9) is exact in one repository, also where a remote decides; and a parent is
+//! finished by all the children that the hub has.
 
-use crate::support::fleet::{assert_level, two};
+use crate::support::fleet::{assert_level, tip_at, two};
 use crate::support::process::Process;
 use crate::support::servers::Hub;
 use crate::support::{AGENT, Outcome, Repo, until};
@@ -116,4 +117,40 @@ fn two_plans_at_once_make_no_circle() {
     let (first, second) = beside(&hub, &a, ("", &plan("one", "left", "right")), ("", &plan("two", "right", "left")));
     first.ok();
     second.fails(11).says("cycle");
+}
+
+#[test]
+fn a_parent_is_finished_by_the_children_that_the_hub_has_and_this_machine_has_not_seen() {
+    for how in [&["finished", "--task", "p"][..], &["finished", "--task", "p", "--rejected"]] {
+        let (hub, a, b) = two();
+        a.plan("p");
+        reported(&a, "p");
+        let before = tip_at(&hub, "p");
+        b.plan_with("child", &["--parent", "default/p"]);
+        a.pm(how).fails(14).says("default/child is new");
+        assert_eq!((tip_at(&hub, "p"), a.tip("p")), (before.clone(), before));
+        b.pm(&["cancel", "--task", "child"]).ok();
+        a.pm(how).ok();
+        assert_level(&hub, &a, "p");
+        a.assert_sound();
+    }
+}
+
+#[test]
+fn a_runner_closes_a_parent_after_the_child_that_another_machine_planned_meanwhile() {
+    let (hub, a, b) = two();
+    a.plan("p");
+    let script = format!(
+        "[ $PM_SLUG = child ] || (cd {} && {} plan --title Child --slug child --parent default/p)",
+        b.path().display(),
+        env!("CARGO_BIN_EXE_pm")
+    );
+    let args = ["work", "--until-empty", "--", "sh", "-c", &script];
+    a.pm(&args).ok();
+    for slug in ["p", "child"] {
+        assert_eq!(a.phase(slug), "done", "{slug}");
+        assert_level(&hub, &a, slug);
+    }
+    let closed = |slug: &str| a.git(&["log", "-1", "--format=%ct", &crate::support::task_ref(slug)]);
+    assert!(closed("child") <= closed("p"));
 }
