@@ -49,7 +49,7 @@ pub trait Authority {
     ///
     /// # Errors
     /// `Locked` where another process does not come to an end.
-    fn hold(&self, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held>;
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held>;
 
     /// Creates the refs of new tasks at the authority: all, or none where one of them exists (`false`). The caller
     /// publishes them here. A batch whose answer was lost is simply planned again: what is there by then counts as done.

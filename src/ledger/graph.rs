@@ -9,7 +9,7 @@ use super::Ledger;
 use super::find::Found;
 use super::resolve::{place, prefix};
 use crate::error::{Error, Result};
-use crate::id::{Oid, Queue, RecordId, RefName, TASKS, TaskId};
+use crate::id::{Oid, PENDING, Queue, RecordId, RefName, TASKS, TaskId};
 use crate::protocol::codec;
 use crate::protocol::decide::{Intent, Others};
 use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
@@ -54,6 +54,18 @@ pub struct Family {
     known: HashSet<RefName>,
     /// The ids by which children name the parent: its own, and those of the tasks that it has superseded.
     names: HashSet<TaskId>,
+}
+
+impl Family {
+    /// Whether a task is one of the children.
+    pub(crate) fn has(&self, task: &Task) -> bool {
+        task.parent.is_some_and(|parent| self.names.contains(&parent))
+    }
+
+    /// Where records on their way to the authority would create more of them.
+    pub(crate) fn pending_prefix(&self) -> String {
+        self.prefix.replacen(TASKS, PENDING, 1)
+    }
 }
 
 impl Ledger<'_> {
@@ -156,7 +168,7 @@ impl Ledger<'_> {
         for (name, tip) in self.store.tips(&family.prefix)? {
             if !family.known.contains(&name)
                 && let Some(task) = self.child_at(tip)?
-                && task.parent.is_some_and(|parent| family.names.contains(&parent))
+                && family.has(&task)
             {
                 return Ok(false);
             }
@@ -169,7 +181,7 @@ impl Ledger<'_> {
     ///
     /// # Errors
     /// Failures of the system: what could not be read now may well be a child.
-    pub(super) fn child_at(&self, tip: std::result::Result<Oid, StoreError>) -> Result<Option<Box<Task>>> {
+    pub(crate) fn child_at(&self, tip: std::result::Result<Oid, StoreError>) -> Result<Option<Box<Task>>> {
         let read = |id: std::result::Result<Oid, StoreError>| match id.and_then(|id| self.store.read_commit(id)) {
             Ok(commit) => Ok(Some(commit)),
             Err(StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::BrokenRef { .. }) => Ok(None),

@@ -16,12 +16,13 @@ use super::repeated::asks_for;
 use super::run::{Outcome, Watcher};
 use super::settle::Link;
 use crate::error::Result;
-use crate::id::{RecordId, RefName, TASKS};
+use crate::id::{PENDING, RecordId, RefName, TASKS};
 use crate::ledger::Ledger;
 use crate::ledger::append::vanished;
-use crate::ledger::graph::Reliance;
+use crate::ledger::graph::{Family, Reliance};
 use crate::ledger::resolve::prefix;
 use crate::protocol::decide::Intent;
+use crate::protocol::record::{Content, Record};
 use crate::protocol::state::TaskState;
 use crate::store::Mode;
 use crate::store::lock::{self, Held};
@@ -33,13 +34,16 @@ pub(super) struct Ground {
     /// Whether that is only a guess.
     pub(super) is_guess: bool,
     relied: Held,
+    /// Whether children of the task were looked for.
+    has_family: bool,
     _turn: File,
 }
 
 impl Ground {
     /// Whether all that a decision relied on is held still.
     pub(super) fn bears(&self, reliance: &Reliance) -> bool {
-        reliance.read.iter().all(|seen| self.relied.holds(seen.name.shard(), Mode::Shared))
+        let is_held = reliance.read.iter().all(|seen| self.relied.holds(seen.name.shard(), Mode::Shared));
+        is_held && (self.has_family || reliance.family.is_none())
     }
 }
 
@@ -48,7 +52,8 @@ impl Link {
     /// when it was decided before. What the authority alone may know of it is asked for first.
     ///
     /// # Errors
-    /// `Locked` where another process does not come to an end; `Unreachable`.
+    /// `Locked` where another process does not come to an end; `Unreachable`, also while it is not known what became of a
+    /// record that the intent would rely on.
     pub(super) fn ground(
         &self,
         ledger: &Ledger<'_>,
@@ -71,22 +76,59 @@ impl Link {
         let seen = reliance.read.iter().chain(&before.read);
         let names: BTreeSet<RefName> = seen.map(|seen| seen.name.clone()).filter(|other| other != name).collect();
         let own = moves_status(intent).then_some((name.shard(), Mode::Exclusive));
-        let relied = self.hold_still(&names, own)?;
+        let relied = self.hold_still(ledger, &names, own)?;
+        if let Some(family) = &reliance.family {
+            self.settle_births(ledger, family)?;
+        }
         let turn = self.turn(name)?;
         let known = self.known(ledger, name, intent)?;
-        Ok(Ground { known, is_guess: !is_told, relied, _turn: turn })
+        Ok(Ground { known, is_guess: !is_told, relied, has_family: reliance.family.is_some(), _turn: turn })
     }
 
     /// Keeps the other processes of this repository from moving the status of some tasks, and takes another lock together
-    /// with theirs.
+    /// with theirs. What was left on its way by a process that is gone may still move it, so that is settled.
     ///
     /// # Errors
     /// As [`Link::ground`].
-    pub(super) fn hold_still(&self, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held> {
+    pub(super) fn hold_still(
+        &self,
+        ledger: &Ledger<'_>,
+        names: &BTreeSet<RefName>,
+        also: Option<(u8, Mode)>,
+    ) -> Result<Held> {
         let shards: Vec<_> = names.iter().map(|name| (name.shard(), Mode::Shared)).chain(also).collect();
         let held = lock::acquire(&self.state_dir.join("relied"), &shards, self.others_may_take(), &|| Ok(true))?;
         let held = held.expect("it is always worthwhile");
+        for name in names {
+            self.settle_move(ledger, name)?;
+        }
         Ok(held)
+    }
+
+    /// Finds out what became of a record that was left on its way and moves the status of its task.
+    fn settle_move(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<()> {
+        let Some(sent) = ledger.store.tip(&name.pending())?.map(RecordId) else { return Ok(()) };
+        let is_move = |record: Record| matches!(record.content, Content::Status(_));
+        // One that cannot be read moves nothing.
+        if !ledger.record(name, sent).is_ok_and(is_move) {
+            return Ok(());
+        }
+        let _turn = self.turn(name)?;
+        if ledger.store.tip(&name.pending())? != Some(sent.0) {
+            return Ok(());
+        }
+        let settled = self.finish_pending(ledger, name).map(drop);
+        settled.map_err(|error| self.still_open(ledger, name, error, |_, _| false))
+    }
+
+    /// As [`Link::settle_move`], for children whose creation was left on its way.
+    fn settle_births(&self, ledger: &Ledger<'_>, family: &Family) -> Result<()> {
+        for (pending, tip) in ledger.store.tips(&family.pending_prefix())? {
+            if ledger.child_at(tip)?.is_some_and(|task| family.has(&task)) {
+                self.settle_move(ledger, &pending.of_task_below(PENDING))?;
+            }
+        }
+        Ok(())
     }
 
     /// Brings everything of a task's queue that the authority has: a parent does not name its children, and another machine

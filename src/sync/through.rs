@@ -137,7 +137,7 @@ impl Authority for Link {
         for attempt in 0..ATTEMPTS_MAX {
             let ordered = ledger.check_order(&new.task)?;
             let relied = parent.iter().cloned().collect();
-            let _relied = self.hold_still(&relied, ordered.as_ref().map(Ordered::shard))?;
+            let _relied = self.hold_still(ledger, &relied, ordered.as_ref().map(Ordered::shard))?;
             let _turn = self.turn(&name)?;
             if !ledger.is_still_ordered(ordered.as_ref())? {
                 pause(attempt);
@@ -175,8 +175,8 @@ impl Authority for Link {
         Err(Error::BatchRaced { times: ATTEMPTS_MAX })
     }
 
-    fn hold(&self, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held> {
-        self.hold_still(names, also)
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held> {
+        self.hold_still(ledger, names, also)
     }
 
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>> {

@@ -1,7 +1,7 @@
 //! What relies on other tasks (rules 8 and 9) is exact in one repository, also where a remote decides; and a parent is
 //! finished by all the children that the hub has.
 
-use crate::support::fleet::{assert_level, tip_at, two};
+use crate::support::fleet::{assert_level, killed_on_its_way, tip_at, two};
 use crate::support::process::Process;
 use crate::support::servers::Hub;
 use crate::support::{AGENT, Outcome, Repo, until};
@@ -153,4 +153,36 @@ fn a_runner_closes_a_parent_after_the_child_that_another_machine_planned_meanwhi
     }
     let closed = |slug: &str| a.git(&["log", "-1", "--format=%ct", &crate::support::task_ref(slug)]);
     assert!(closed("child") <= closed("p"));
+}
+
+#[test]
+fn nothing_is_decided_over_what_a_writer_that_died_left_on_its_way() {
+    let (hub, a, _) = two();
+    a.plan("p");
+    reported(&a, "p");
+    killed_on_its_way(&hub, &a, &["plan", "--title", "Child", "--slug", "child", "--parent", "p"]);
+    a.pm(&["finished", "--task", "p"]).fails(14).says("default/child is new");
+    a.work_off("child");
+    killed_on_its_way(&hub, &a, &["finished", "--task", "p"]);
+    a.pm(&["plan", "--title", "Late", "--slug", "late", "--parent", "p"]).fails(11).says("p, which is done");
+    a.plan_with("after", &["--depends-on", "p"]);
+    killed_on_its_way(&hub, &a, &["replan", "--task", "p"]);
+    a.pm(&["executing", "--task", "after"]).fails(11).says("default/p");
+    assert_level(&hub, &a, "p");
+    a.assert_sound();
+}
+
+#[test]
+fn a_parent_is_not_finished_while_it_is_not_known_whether_it_has_a_child() {
+    let (hub, a, _) = two();
+    a.plan("p");
+    reported(&a, "p");
+    a.git(&["config", "pm.networkTimeout", "1s"]);
+    let gate = hub.close_gate();
+    a.pm(&["plan", "--title", "Child", "--slug", "child", "--parent", "p"]).fails(22);
+    a.pm(&["finished", "--task", "p"]).fails(20).says("default/child").says("its fate is not known");
+    drop(gate);
+    a.git(&["config", "pm.networkTimeout", "10s"]);
+    a.pm(&["finished", "--task", "p"]).fails(14).says("default/child is new");
+    assert_level(&hub, &a, "child");
 }
