@@ -1,7 +1,8 @@
 //! One ledger on several machines: what is where, who decides, and how it gets there (design, section 7).
 //!
 //! - [`reconcile`]: the decision about one task, pure. [`settle`]: carrying it out in this repository.
-//! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered.
+//! - [`remote`]: git on its way to the remote and back; [`report`]: what a push answered; `patience`: how long
+//!   that may take.
 //! - [`through`]: one record, written so that it counts everywhere; `relied`: what it relies on in other tasks; `sending`:
 //!   what becomes of it; `repeated`: the same command again.
 //! - [`run`]: all tasks at once, as they were `listed`; `many`: taking thousands over; `pushing`: what is ahead.
@@ -14,6 +15,7 @@ pub mod delivery;
 mod listed;
 pub mod lost;
 mod many;
+mod patience;
 mod pushing;
 pub mod reconcile;
 mod relied;

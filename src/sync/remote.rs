@@ -27,9 +27,6 @@ const TIPS_MAX: usize = 4_096;
 /// So many creations in one push name what they expect.
 const LEASES_MAX: usize = 500;
 
-/// How much longer than a single task's errand one of a whole ledger may take.
-const WHOLE_LEDGER: u32 = 20;
-
 /// How much of what git complained of is shown.
 const COMPLAINT_LINES: usize = 6;
 
@@ -78,9 +75,9 @@ pub struct Remote {
     pub name: String,
     prefix: String,
     couriers: Couriers,
-    configured: Duration,
-    time: Cell<Duration>,
-    deadline: Cell<Option<Instant>>,
+    pub(super) configured: Duration,
+    pub(super) time: Cell<Duration>,
+    pub(super) deadline: Cell<Option<Instant>>,
 }
 
 /// What is known of a remote before anybody talks to it.
@@ -98,36 +95,6 @@ impl Remote {
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
         Remote { name, prefix, couriers, configured: time, time: Cell::new(time), deadline: Cell::new(None) }
-    }
-
-    /// How long an errand for single tasks may take now.
-    pub fn patience(&self) -> Duration {
-        self.time.get().min(self.left())
-    }
-
-    /// How much time is left for everything that has to do with this remote.
-    pub(super) fn left(&self) -> Duration {
-        self.deadline.get().map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
-    /// Lets no errand, and no waiting for somebody else's, last beyond this moment.
-    pub fn end_by(&self, deadline: Instant) {
-        self.deadline.set(Some(deadline));
-    }
-
-    /// Lets all errands of some work take no longer together than one for single tasks may.
-    pub(super) fn as_one_errand<T>(&self, work: impl FnOnce() -> T) -> T {
-        let before = self.deadline.get();
-        let own = Instant::now() + self.time.get();
-        self.deadline.set(Some(before.map_or(own, |deadline| deadline.min(own))));
-        let done = work();
-        self.deadline.set(before);
-        done
-    }
-
-    /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
-    pub fn hurry(&self, most: Duration) {
-        self.time.set(self.configured.min(most));
     }
 
     /// A task's ref as the remote calls it.
@@ -361,14 +328,6 @@ impl Remote {
             Some(Verdict::Accepted) => Ok(Ok(())),
             _ => Ok(Err(complaint(&ended))),
         }
-    }
-
-    fn single<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.patience(), stop }
-    }
-
-    fn whole<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: (self.time.get() * WHOLE_LEDGER).min(self.left()), stop }
     }
 
     fn unreachable(&self, ended: &Ended) -> Error {
