@@ -9,12 +9,12 @@
 //! What must never happen here: a record is sent that relies on what another process of this repository may be moving; two
 //! processes wait for each other, or one waits without a bound.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use super::repeated::asks_for;
-use super::run::{Outcome, Watcher};
-use super::settle::Link;
+use super::run::Watcher;
+use super::settle::{Link, Settled};
 use crate::error::Result;
 use crate::id::{PENDING, RecordId, RefName, TASKS};
 use crate::ledger::Ledger;
@@ -63,12 +63,19 @@ impl Link {
         before: &Reliance,
     ) -> Result<Ground> {
         let mut state = state.clone();
-        let mut is_told = false;
-        if matches!(intent, Intent::Finish { .. }) {
-            is_told = self.ask_for_children(ledger, name, &state, intent)?.tips.contains_key(name);
-            state = ledger.state(name)?.ok_or_else(|| vanished(name, state.tip))?;
-        }
         let mut reliance = ledger.reliance(&state, intent)?;
+        let is_finish = matches!(intent, Intent::Finish { .. });
+        let mut is_told = false;
+        if is_finish {
+            let heard = self.remote.as_one_errand(|| self.ask_for_children(ledger, name, &state, &reliance));
+            is_told = heard.map_err(|error| {
+                let pending = ledger.store.tip(&name.pending()).ok().flatten().map(RecordId);
+                let error = self.still_unknown(ledger, name, pending, error);
+                self.still_open(ledger, name, error, |below, sent| asks_for(ledger, below, intent, sent))
+            })?;
+            state = ledger.state(name)?.ok_or_else(|| vanished(name, state.tip))?;
+            reliance = ledger.reliance(&state, intent)?;
+        }
         if reliance.is_incomplete {
             self.pull(ledger, &[TASKS.to_owned()], Watcher::patient())?;
             reliance = ledger.reliance(&state, intent)?;
@@ -81,8 +88,8 @@ impl Link {
             self.settle_births(ledger, family)?;
         }
         let turn = self.turn(name)?;
-        let known = self.known(ledger, name, intent)?;
-        Ok(Ground { known, is_guess: !is_told, relied, has_family: reliance.family.is_some(), _turn: turn })
+        let known = if is_finish && !is_told { None } else { self.known(ledger, name, intent)? };
+        Ok(Ground { known, is_guess: !is_finish, relied, has_family: reliance.family.is_some(), _turn: turn })
     }
 
     /// Keeps the other processes of this repository from moving the status of some tasks, and takes another lock together
@@ -131,23 +138,43 @@ impl Link {
         Ok(())
     }
 
-    /// Brings everything of a task's queue that the authority has: a parent does not name its children, and another machine
-    /// may have planned one long ago.
+    /// Brings the task and its children as the authority has them, and what else of its queue is not known here: a parent does
+    /// not name its children, and another machine may have planned one long ago. Whose child a task is never changes, so the
+    /// others may be as they are. Returns whether the authority said where the task is,
+    /// and can be believed.
     fn ask_for_children(
         &self,
         ledger: &Ledger<'_>,
         name: &RefName,
         state: &TaskState,
-        intent: &Intent,
-    ) -> Result<Outcome> {
-        let pending = ledger.store.tip(&name.pending())?.map(RecordId);
+        reliance: &Reliance,
+    ) -> Result<bool> {
         let queue = prefix(Some(&state.task.queue));
-        // Its holder has a lease to keep.
-        let pulled = self.remote.as_one_errand(|| self.pull(ledger, &[queue], Watcher::patient()));
-        pulled.map(|(outcome, _)| outcome).map_err(|error| {
-            let error = self.still_unknown(ledger, name, pending, error);
-            self.still_open(ledger, name, error, |below, sent| asks_for(ledger, below, intent, sent))
-        })
+        if reliance.family.is_none() {
+            // As far as is known here, nobody holds it: what its children are shows when that is put right.
+            let (outcome, _) = self.pull(ledger, &[queue], Watcher::patient())?;
+            return Ok(outcome.tips.contains_key(name));
+        }
+        // Read before the authority is asked: what is noted meanwhile is newer than the answer.
+        let here: BTreeSet<RefName> = ledger.store.tips(&queue)?.into_iter().map(|(name, _)| name).collect();
+        let family: BTreeSet<&RefName> = reliance.read.iter().map(|seen| &seen.name).chain([name]).collect();
+        let mut had = BTreeMap::new();
+        for name in &family {
+            had.extend(ledger.store.tip(&name.seen_at(&self.remote.name))?.map(|tip| ((*name).clone(), tip)));
+        }
+        let mut there = self.remote.list(&[queue], &|| false, &mut || {})?;
+        let mut is_told = there.contains_key(name);
+        there.retain(|name, tip| {
+            let is_news = had.get(name) != Some(tip) && name.task().is_ok();
+            is_news && (family.contains(name) || !here.contains(name))
+        });
+        self.remote.fetch_objects(&there, &had, &[], Watcher::patient())?;
+        for (other, tip) in there {
+            let settled = self.settle_listed(ledger, &other, Some(RecordId(tip)), had.get(&other).copied())?.0;
+            // What is wrong with another task is said where that one is asked about.
+            is_told &= other != *name || !matches!(settled, Settled::Trouble(_));
+        }
+        Ok(is_told)
     }
 
     /// Where a task is at the authority: where it was last seen, if that is what is here, too. A holder is hardly ever wrong

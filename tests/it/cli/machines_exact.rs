@@ -4,7 +4,7 @@
 use crate::support::fleet::{assert_level, killed_on_its_way, tip_at, two};
 use crate::support::process::Process;
 use crate::support::servers::Hub;
-use crate::support::{AGENT, Outcome, Repo, until};
+use crate::support::{AGENT, Outcome, Repo, task_ref, until};
 
 /// Starts pm as [`AGENT`] in this context.
 fn start(repo: &Repo, context: &str, args: &[&str]) -> Process {
@@ -74,7 +74,7 @@ fn a_parent_is_not_finished_beside_a_batch_with_a_child() {
     let (finished, planned) = beside(&hub, &a, ("", &["finished", "--task", "p"]), ("", &bulk));
     finished.ok();
     planned.fails(11).says("p, which is done");
-    assert_eq!(hub.tip(&crate::support::task_ref("late")), None);
+    assert_eq!(hub.tip(&task_ref("late")), None);
 }
 
 #[test]
@@ -137,6 +137,21 @@ fn a_parent_is_finished_by_the_children_that_the_hub_has_and_this_machine_has_no
 }
 
 #[test]
+fn a_task_that_fell_back_or_is_gone_at_the_hub_is_not_finished() {
+    let (hub, a, _) = two();
+    a.plan("p");
+    reported(&a, "p");
+    let (name, tip) = (task_ref("p"), tip_at(&hub, "p"));
+    hub.git(&["update-ref", &name, &format!("{tip}~")]);
+    a.pm(&["finished", "--task", "p"]).fails(19).says("fell back");
+    hub.git(&["update-ref", "-d", &name]);
+    a.pm(&["finished", "--task", "p"]).fails(19).says("gone");
+    hub.git(&["update-ref", &name, &tip]);
+    a.pm(&["finished", "--task", "p"]).ok();
+    assert_level(&hub, &a, "p");
+}
+
+#[test]
 fn a_runner_closes_a_parent_after_the_child_that_another_machine_planned_meanwhile() {
     let (hub, a, b) = two();
     a.plan("p");
@@ -151,7 +166,7 @@ fn a_runner_closes_a_parent_after_the_child_that_another_machine_planned_meanwhi
         assert_eq!(a.phase(slug), "done", "{slug}");
         assert_level(&hub, &a, slug);
     }
-    let closed = |slug: &str| a.git(&["log", "-1", "--format=%ct", &crate::support::task_ref(slug)]);
+    let closed = |slug: &str| a.git(&["log", "-1", "--format=%ct", &task_ref(slug)]);
     assert!(closed("child") <= closed("p"));
 }
 
