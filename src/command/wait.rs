@@ -30,6 +30,9 @@ const ASK_MIN: Duration = Duration::from_secs(2);
 /// The longest pause between two askings.
 const ASK_MAX: Duration = Duration::from_secs(15);
 
+/// So much time an authority is given to answer, however little is left: else a short wait would learn nothing from it.
+const ANSWER_MIN: Duration = Duration::from_secs(1);
+
 /// Wait until a task is done, or in a status
 ///
 /// Without --status it waits until the task is done. A task that is closed otherwise, so that what is waited for will
@@ -96,6 +99,11 @@ impl Wait<'_> {
     /// Looks again and again, with pauses, until the task is where it is wanted.
     fn until(&mut self, timeout: Option<Duration>) -> Result<(RefName, TaskState)> {
         let started = Instant::now();
+        // One that is too far away to be a moment is none.
+        let deadline = timeout.and_then(|timeout| started.checked_add(timeout.max(ANSWER_MIN)));
+        if let (Some(authority), Some(deadline)) = (self.session.authority(), deadline) {
+            authority.remote.end_by(deadline);
+        }
         let (mut pause, mut ask_pause, mut ask_at) = (LOOK_MIN, ASK_MIN, started);
         loop {
             let is_due = Instant::now() >= ask_at;

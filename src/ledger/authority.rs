@@ -1,7 +1,7 @@
 //! The authority, as the ledger sees it: the remote whose refs decide, when the ledger is shared between machines
 //! (design, section 7). `sync` implements it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Ledger;
 use super::append::{Along, Appended};
@@ -12,6 +12,8 @@ use crate::id::{Oid, RefName};
 use crate::protocol::decide::Intent;
 use crate::protocol::lease::Reading;
 use crate::protocol::state::TaskState;
+use crate::store::Mode;
+use crate::store::lock::Held;
 
 /// Writes records so that they count everywhere, or not at all. Every method fails with `Unreachable` where nothing was
 /// sent, and with `AnswerLost` where a record was sent and its fate is not known.
@@ -41,6 +43,13 @@ pub trait Authority {
     /// # Errors
     /// `Unreachable`. What is wrong with single tasks is in the survey.
     fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey>;
+
+    /// Keeps the other processes of this repository from moving the status of tasks that a batch relies on, until it is
+    /// published, and takes another of the same locks with theirs.
+    ///
+    /// # Errors
+    /// `Locked` where another process does not come to an end.
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held>;
 
     /// Creates the refs of new tasks at the authority: all, or none where one of them exists (`false`). The caller
     /// publishes them here. A batch whose answer was lost is simply planned again: what is there by then counts as done.

@@ -144,14 +144,14 @@ impl Ledger<'_> {
             return Ok(Some(Batched { placed, shadowed: Vec::new() }));
         }
         pack.finish()?;
-        if let Reach::Through(authority) = self.reach
-            && !authority.publish(self, &refs)?
-        {
-            return Ok(None);
-        }
         let published = match self.reach {
             Reach::Through(authority) => {
-                // What is there by now is told to the authority's reader, whatever became of the parents here.
+                // Until the batch is here, too, where whoever finishes a parent sees it.
+                let names = parents.iter().map(|parent| parent.name.clone()).collect();
+                let _held = authority.hold(self, &names, ordered.as_ref().map(Ordered::shard))?;
+                if !self.still_stand(&parents, ordered.as_ref())? || !authority.publish(self, &refs)? {
+                    return Ok(None);
+                }
                 let published = self.publish(&mut refs, &[], None)?;
                 if published.is_some() {
                     authority.published(self, &refs)?;
@@ -178,18 +178,23 @@ impl Ledger<'_> {
         shards.extend(parents.iter().map(|parent| (parent.name.shard(), Mode::Shared)));
         shards.extend(ordered.map(Ordered::shard));
         let held = self.store.lock(&shards)?;
-        if !self.is_still_ordered(ordered)? {
+        if !self.still_stand(parents, ordered)? {
             return Ok(None);
-        }
-        for parent in parents {
-            if !self.is_as_seen(Some(parent))? {
-                return Ok(None);
-            }
         }
         match self.store.publish(&held, refs)? {
             Publish::Done { shadowed } => Ok(Some(shadowed)),
             Publish::Taken { .. } => Ok(None),
         }
+    }
+
+    /// Whether what a batch relies on is as it was read, now that its locks are held.
+    fn still_stand(&self, parents: &[Found], ordered: Option<&Ordered>) -> Result<bool> {
+        for parent in parents {
+            if !self.is_as_seen(Some(parent))? {
+                return Ok(false);
+            }
+        }
+        self.is_still_ordered(ordered)
     }
 }
 

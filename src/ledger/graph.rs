@@ -11,11 +11,11 @@ use super::find::Found;
 use super::obscured::{Obscuring, unread};
 use super::resolve::{Damage, place, prefix};
 use crate::error::{Error, Result};
-use crate::id::{Queue, RecordId, RefName, TASKS, TaskId};
+use crate::id::{PENDING, Queue, RecordId, RefName, TASKS, TaskId};
 use crate::protocol::codec;
 use crate::protocol::decide::{Intent, Others};
 use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
-use crate::protocol::record::{Content, Phase};
+use crate::protocol::record::{Content, Phase, Task};
 use crate::protocol::refusal::{Unmet, Unread};
 use crate::protocol::state::TaskState;
 use crate::store::StoreError;
@@ -56,6 +56,18 @@ pub struct Family {
     known: HashSet<RefName>,
     /// The ids by which children name the parent: its own, and those of the tasks that it has superseded.
     names: HashSet<TaskId>,
+}
+
+impl Family {
+    /// Whether a task is one of the children.
+    pub(crate) fn has(&self, task: &Task) -> bool {
+        task.parent.is_some_and(|parent| self.names.contains(&parent))
+    }
+
+    /// Where records on their way to the authority would create more of them.
+    pub(crate) fn pending_prefix(&self) -> String {
+        self.prefix.replacen(TASKS, PENDING, 1)
+    }
 }
 
 impl Ledger<'_> {
@@ -217,7 +229,7 @@ impl Ledger<'_> {
             }
             match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
                 Ok(None) => {}
-                Ok(Some(child)) if child.parent.is_some_and(|parent| !family.names.contains(&parent)) => {}
+                Ok(Some(child)) if !family.has(&child) => {}
                 Err(Err(error)) => return Err(error),
                 // A child, or what may be one.
                 Ok(Some(_)) | Err(Ok(_)) => return Ok(false),

@@ -35,7 +35,7 @@ impl Ledger<'_> {
     ///
     /// # Errors
     /// `Damaged` and `BrokenRef` where the chain does not tell; failures of the system.
-    pub(super) fn child_at(
+    pub(crate) fn child_at(
         &self,
         name: &RefName,
         tip: std::result::Result<Oid, StoreError>,

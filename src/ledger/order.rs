@@ -27,7 +27,7 @@ pub(crate) struct Ordered {
 
 impl Ledger<'_> {
     /// Refuses a task that would wait for something that waits for it: one with a parent and dependencies may.
-    pub(super) fn check_order(&self, task: &Task) -> Result<Option<Ordered>> {
+    pub(crate) fn check_order(&self, task: &Task) -> Result<Option<Ordered>> {
         if !may_make_a_circle(task) {
             return Ok(None);
         }
@@ -45,7 +45,7 @@ impl Ledger<'_> {
 
     /// Whether a plan makes no circle with what was planned since it was checked, now that the lock of all such plans is
     /// held.
-    pub(super) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
+    pub(crate) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
         let Some(Ordered { known }) = ordered else { return Ok(true) };
         for (name, tip) in self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name)) {
             match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
@@ -141,7 +141,7 @@ impl Ordered {
     }
 
     /// The lock that keeps others from planning what would make it untrue.
-    pub(super) fn shard(&self) -> (u8, Mode) {
+    pub(crate) fn shard(&self) -> (u8, Mode) {
         (PLANS, Mode::Exclusive)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::report::{self, Verdict};
 use super::run::Watcher;
@@ -26,9 +26,6 @@ const TIPS_MAX: usize = 4_096;
 
 /// So many creations in one push name what they expect.
 const LEASES_MAX: usize = 500;
-
-/// How much longer than a single task's errand one of a whole ledger may take.
-const WHOLE_LEDGER: u32 = 20;
 
 /// How much of what git complained of is shown.
 const COMPLAINT_LINES: usize = 6;
@@ -78,8 +75,9 @@ pub struct Remote {
     pub name: String,
     prefix: String,
     couriers: Couriers,
-    configured: Duration,
-    time: Cell<Duration>,
+    pub(super) configured: Duration,
+    pub(super) time: Cell<Duration>,
+    pub(super) deadline: Cell<Option<Instant>>,
 }
 
 /// What is known of a remote before anybody talks to it.
@@ -96,17 +94,7 @@ impl Remote {
     /// A remote; nothing is asked of it yet.
     pub fn new(address: Address, couriers: Couriers) -> Remote {
         let Address { name, prefix, time } = address;
-        Remote { name, prefix, couriers, configured: time, time: Cell::new(time) }
-    }
-
-    /// How long an errand for single tasks may take.
-    pub fn patience(&self) -> Duration {
-        self.time.get()
-    }
-
-    /// Lets no errand for single tasks take longer than this from now on: for who has a lease to keep alive meanwhile.
-    pub fn hurry(&self, most: Duration) {
-        self.time.set(self.configured.min(most));
+        Remote { name, prefix, couriers, configured: time, time: Cell::new(time), deadline: Cell::new(None) }
     }
 
     /// A task's ref as the remote calls it.
@@ -340,14 +328,6 @@ impl Remote {
             Some(Verdict::Accepted) => Ok(Ok(())),
             _ => Ok(Err(complaint(&ended))),
         }
-    }
-
-    fn single<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time.get(), stop }
-    }
-
-    fn whole<'a>(&self, stop: &'a dyn Fn() -> bool) -> Bounds<'a> {
-        Bounds { time: self.time.get() * WHOLE_LEDGER, stop }
     }
 
     fn unreachable(&self, ended: &Ended) -> Error {

@@ -51,12 +51,16 @@ impl Link {
     /// Waits for the turn of a task among the processes of this repository: while one asks the authority, the others'
     /// questions would only be lost races.
     pub(super) fn turn(&self, name: &RefName) -> Result<File> {
-        // The appends of one task follow each other; each may take as long as its pushes.
-        let patience = self.remote.patience() * ASKS_MAX + lock::PATIENCE;
+        let patience = self.others_may_take();
         self.try_turn(name, patience)?.ok_or_else(|| {
             let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
             Error::Store(StoreError::Locked { path: self.turn_path(name), waited_ms })
         })
+    }
+
+    /// How long others are waited for: the appends of one task follow each other, and each may take as long as its pushes.
+    pub(super) fn others_may_take(&self) -> Duration {
+        (self.remote.patience() * ASKS_MAX + lock::PATIENCE).min(self.remote.left())
     }
 
     /// Takes the turn of a task if it is free within so long.

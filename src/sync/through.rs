@@ -5,7 +5,7 @@
 //!
 //! What must never happen here: an intent is decided on anything older than what the authority has just said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::remote::{Delivery, Pushed, Update};
 use super::repeated::{Resolved, asks_for, same_creation};
@@ -15,15 +15,19 @@ use super::sending::{ASKS_MAX, Fate};
 use super::settle::{Change, Link, Settled};
 use crate::error::{Error, Result};
 use crate::id::{ANSWERS, Oid, RecordId, RefName};
-use crate::ledger::append::{Along, Appended, pause, slug_taken, vanished};
+use crate::ledger::append::{Along, Appended, Decided, pause, slug_taken, vanished};
 use crate::ledger::authority::Survey;
 use crate::ledger::create::NewTask;
 use crate::ledger::find::Found;
+use crate::ledger::graph::Reliance;
+use crate::ledger::order::Ordered;
 use crate::ledger::resolve::place;
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::Phase;
 use crate::protocol::state::TaskState;
+use crate::store::Mode;
+use crate::store::lock::Held;
 
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
 const ATTEMPTS_MAX: u32 = 12;
@@ -47,17 +51,18 @@ impl Authority for Link {
         let delivery = branch.map(|along| Delivery { branch: along.branch.to_owned(), commit: along.commit });
         let delivery = delivery.as_ref();
         let Found { name, state: first } = found;
-        let _turn = self.turn(&name)?;
         let was_new = first.phase() == Some(Phase::New);
         let mut state = first.clone();
-        let mut guess = self.guess(ledger, &name, &first, &intent)?;
+        let mut ground = self.ground(ledger, &name, &state, &intent, &Reliance::default())?;
         let mut has_read = false;
         for attempt in 0..ATTEMPTS_MAX {
-            let is_guess = guess.is_some();
-            let level = match guess.take() {
+            let known = ground.known.take();
+            let is_guess = known.is_some() && ground.is_guess;
+            let level = match known {
                 Some(seen) => Level { remote: Some(seen), resolved: None, change: Change::None },
                 None => {
-                    let also = self.relied_on(ledger, &state, &intent)?;
+                    let read = ledger.reliance(&state, &intent)?.read;
+                    let also: BTreeSet<_> = read.into_iter().map(|seen| seen.name).collect();
                     self.level(ledger, &name, &also).map_err(|error| {
                         self.still_open(ledger, &name, error, |below, sent| asks_for(ledger, below, &intent, sent))
                     })?
@@ -90,12 +95,18 @@ impl Authority for Link {
             // Only what got in after that is newer than this command.
             has_read = !is_guess;
             let was_free = was_new && state.tip != first.tip;
-            let drafts = match ledger.decide(&state, &mut intent, was_free) {
-                Ok(decided) => decided.drafts,
+            let Decided { drafts, relied_on } = match ledger.decide(&state, &mut intent, was_free) {
+                Ok(decided) => decided,
                 // A no is only worth something on what the authority has now.
                 Err(_) if is_guess => continue,
                 Err(refusal) => return Err(refusal),
             };
+            if !ground.bears(&relied_on) {
+                // Its locks come before those that are held.
+                drop(ground);
+                ground = self.ground(ledger, &name, &state, &intent, &relied_on)?;
+                continue;
+            }
             let tip = state.tip;
             let (after, records) = ledger.write(Some(state.clone()), drafts)?;
             match self.send(ledger, &name, level.remote, after.tip, delivery)? {
@@ -111,46 +122,66 @@ impl Authority for Link {
                 Fate::Beaten => pause(attempt),
                 fate => return Err(self.failed(&after, after.tip, fate, delivery)),
             }
+            if matches!(intent, Intent::Finish { .. }) {
+                // While the task moved there, children may have been planned.
+                drop(ground);
+                ground = self.ground(ledger, &name, &after, &intent, &relied_on)?;
+            }
         }
         Err(ledger.outraced(&state))
     }
 
     fn create(&self, ledger: &Ledger<'_>, mut new: NewTask) -> Result<Appended> {
         let name = RefName::of_task(&new.task.queue, &new.task.slug);
-        let _turn = self.turn(&name)?;
         let parent = new.task.parent.map(|parent| ledger.ref_of(parent)).transpose()?.flatten();
-        let level = self.level(ledger, &name, parent.as_slice()).map_err(|error| {
-            self.still_open(ledger, &name, error, |below, _| below.seq == 0 && new.task.is_same_definition(&below.task))
-        })?;
-        ledger.adopt(&mut new)?;
-        if let Some(state) = ledger.state(&name)? {
-            let resolved = level.resolved.into_iter().chain(self.answer(ledger, &name)?);
-            for Resolved { tip, .. } in resolved.filter(|resolved| resolved.accepted) {
-                if let Some(appended) = same_creation(ledger, &name, &state, tip, &new)? {
-                    self.forget_answer(ledger, &name, tip)?;
-                    return Ok(appended);
+        for attempt in 0..ATTEMPTS_MAX {
+            let ordered = ledger.check_order(&new.task)?;
+            let relied = parent.iter().cloned().collect();
+            let _relied = self.hold_still(ledger, &relied, ordered.as_ref().map(Ordered::shard))?;
+            let _turn = self.turn(&name)?;
+            if !ledger.is_still_ordered(ordered.as_ref())? {
+                pause(attempt);
+                continue;
+            }
+            let level = self.level(ledger, &name, &relied).map_err(|error| {
+                let asks = |below: &TaskState| below.seq == 0 && new.task.is_same_definition(&below.task);
+                self.still_open(ledger, &name, error, |below, _| asks(below))
+            })?;
+            ledger.adopt(&mut new)?;
+            if let Some(state) = ledger.state(&name)? {
+                let resolved = level.resolved.into_iter().chain(self.answer(ledger, &name)?);
+                for Resolved { tip, .. } in resolved.filter(|resolved| resolved.accepted) {
+                    if let Some(appended) = same_creation(ledger, &name, &state, tip, &new)? {
+                        self.forget_answer(ledger, &name, tip)?;
+                        return Ok(appended);
+                    }
                 }
+                return Err(slug_taken(&state));
             }
-            return Err(slug_taken(&state));
+            let (after, records) = ledger.write_creation(&new)?;
+            return match self.send(ledger, &name, None, after.tip, None)? {
+                Fate::Accepted => {
+                    self.accept(ledger, &name, None, after.tip)?;
+                    Ok(ledger.appended(after, records))
+                }
+                Fate::Beaten => {
+                    self.level(ledger, &name, &BTreeSet::new())?;
+                    let winner = ledger.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
+                    Err(slug_taken(&winner))
+                }
+                fate => Err(self.failed(&after, after.tip, fate, None)),
+            };
         }
-        let (after, records) = ledger.write_creation(&new)?;
-        match self.send(ledger, &name, None, after.tip, None)? {
-            Fate::Accepted => {
-                self.accept(ledger, &name, None, after.tip)?;
-                Ok(ledger.appended(after, records))
-            }
-            Fate::Beaten => {
-                self.level(ledger, &name, &[])?;
-                let winner = ledger.state(&name)?.ok_or_else(|| vanished(&name, after.tip))?;
-                Err(slug_taken(&winner))
-            }
-            fate => Err(self.failed(&after, after.tip, fate, None)),
-        }
+        Err(Error::BatchRaced { times: ATTEMPTS_MAX })
+    }
+
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held> {
+        self.hold_still(ledger, names, also)
     }
 
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>> {
         let _turn = self.turn(name)?;
-        let level = self.level(ledger, name, &[]);
+        let level = self.level(ledger, name, &BTreeSet::new());
         let level = level.map_err(|error| self.still_open(ledger, name, error, |_, _| false))?;
         level.remote.map(|remote| ledger.state_at(name, remote)).transpose()
     }
@@ -267,48 +298,9 @@ impl Link {
         self.pull(ledger, &[prefix.to_owned()], Watcher::silent(stop)).map(drop)
     }
 
-    /// Where a task probably is at the authority: where it was last seen, if that is what is here, too. A holder is hardly
-    /// ever wrong about that, and saves a connection; if it is wrong, nothing but the push is lost.
-    fn guess(
-        &self,
-        ledger: &Ledger<'_>,
-        name: &RefName,
-        state: &TaskState,
-        intent: &Intent,
-    ) -> Result<Option<RecordId>> {
-        let is_holders = matches!(
-            intent,
-            Intent::Heartbeat { .. } | Intent::Report { .. } | Intent::Release { .. } | Intent::Finish { .. }
-        );
-        // What was left on its way comes first, and what its sender does not know of yet.
-        if !is_holders || ledger.store.tip(&name.pending())?.is_some() || self.answer(ledger, name)?.is_some() {
-            return Ok(None);
-        }
-        // Of its children the holder knows no more than anybody else.
-        if matches!(intent, Intent::Finish { .. }) && !ledger.reliance(state, intent)?.read.is_empty() {
-            return Ok(None);
-        }
-        let seen = ledger.store.tip(&name.seen_at(&self.remote.name))?;
-        Ok(seen.filter(|seen| ledger.store.tip(name).is_ok_and(|tip| tip == Some(*seen))).map(RecordId))
-    }
-
-    /// The refs of the tasks that a decision relies on; a ledger that does not know one of them catches up first. Of the
-    /// children of a task, those count that are known here.
-    fn relied_on(&self, ledger: &Ledger<'_>, state: &TaskState, intent: &Intent) -> Result<Vec<RefName>> {
-        let mut reliance = ledger.reliance(state, intent)?;
-        if reliance.is_incomplete {
-            self.pull(ledger, &[crate::id::TASKS.to_owned()], Watcher::patient())?;
-            reliance = ledger.reliance(state, intent)?;
-        }
-        let mut names: Vec<_> = reliance.read.into_iter().map(|seen| seen.name).collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
-    }
-
     /// Fetches a task, and others that matter to it; settles the fate of a record that an earlier command left on its
     /// way; and sees to it that the tip here descends from the authority's.
-    fn level(&self, ledger: &Ledger<'_>, name: &RefName, also: &[RefName]) -> Result<Level> {
+    fn level(&self, ledger: &Ledger<'_>, name: &RefName, also: &BTreeSet<RefName>) -> Result<Level> {
         let mut names = vec![name.clone()];
         names.extend(also.iter().filter(|other| *other != name).cloned());
         let pending = ledger.store.tip(&name.pending())?.map(RecordId);
@@ -357,7 +349,13 @@ impl Link {
     }
 
     /// While the fate of a record is not known, nobody may say that nothing was recorded.
-    fn still_unknown(&self, ledger: &Ledger<'_>, name: &RefName, pending: Option<RecordId>, error: Error) -> Error {
+    pub(super) fn still_unknown(
+        &self,
+        ledger: &Ledger<'_>,
+        name: &RefName,
+        pending: Option<RecordId>,
+        error: Error,
+    ) -> Error {
         match (pending, error) {
             (Some(record), Error::Unreachable { remote, why }) => match ledger.state_at(name, record) {
                 Ok(state) => Error::AnswerLost { place: place(&state), record, remote, why },
@@ -386,6 +384,6 @@ impl Link {
     /// # Errors
     /// `AnswerLost`, `Distrusted`.
     pub(super) fn finish_pending(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Level> {
-        self.level(ledger, name, &[])
+        self.level(ledger, name, &BTreeSet::new())
     }
 }

@@ -30,6 +30,7 @@ mod machines;
 mod machines_answers;
 mod machines_configuration;
 mod machines_delivery;
+mod machines_exact;
 mod machines_faults;
 mod machines_graph_answers;
 mod machines_graphs;

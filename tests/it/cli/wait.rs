@@ -214,6 +214,30 @@ fn what_is_recorded_here_alone_does_not_count_where_a_remote_decides() {
 }
 
 #[test]
+fn a_hub_that_does_not_answer_and_a_turn_that_is_taken_do_not_make_the_time_longer() {
+    let far = far();
+    let (machine, near) = (far.machine(), far.near());
+    near.plan("known");
+    machine.pm(&["sync"]).ok();
+    // Before the ten seconds that an errand may take, and its turn a multiple of that.
+    let is_in_time = |task: &str| {
+        let error = machine.pm(&["wait", "--task", task, "--timeout", "1s", "--json"]).fails(1).error();
+        let waited_ms = error["waited_ms"].as_u64().expect("a number");
+        assert!((1_000..6_000).contains(&waited_ms), "{error}");
+    };
+    far.network(Behaviour::DropToServer);
+    is_in_time("known");
+    is_in_time("unknown");
+    far.network(Behaviour::Pass);
+    let gate = far.hub.close_gate();
+    let sending = start(&machine, &["executing", "--task", "known"]);
+    gate.wait_for_push();
+    is_in_time("known");
+    drop(gate);
+    sending.outcome().ok();
+}
+
+#[test]
 fn an_outage_is_waited_out_and_said_once() {
     let far = far();
     let (machine, near) = (far.machine(), far.near());
