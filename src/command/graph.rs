@@ -9,7 +9,7 @@ use crate::drawing::choice::{Choice, Wish, choose};
 use crate::drawing::{Edge, Kind, Node, Picture, dot, mermaid, tree};
 use crate::error::{Error, Result};
 use crate::id::{Queue, RefName};
-use crate::ledger::graph::Neighbours;
+use crate::ledger::neighbours::Neighbours;
 use crate::ledger::resolve::{Scan, place, prefix};
 use crate::protocol::decide::Others;
 use crate::protocol::graph::{Graph, Index, Stand};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Watch, damaged_json, hint_elsewhere, hint_for_ever, list_entry, list_row, place_width, warn_damaged};
 use crate::error::Result;
 use crate::id::Queue;
-use crate::ledger::graph::Neighbours;
+use crate::ledger::neighbours::Neighbours;
 use crate::ledger::resolve::prefix;
 use crate::protocol::lease::Verdict;
 use crate::protocol::record::{Label, Phase};

@@ -52,7 +52,7 @@ use crate::id::{Queue, RecordId, RefName};
 use crate::ledger::Ledger;
 use crate::ledger::append::Appended;
 use crate::ledger::find::Found;
-use crate::ledger::graph::Neighbours;
+use crate::ledger::neighbours::Neighbours;
 use crate::ledger::resolve::{Damage, Scan, place};
 use crate::output::{Output, counted, few, span};
 use crate::protocol::lease::{self, Age, Reading, TtlRule, Verdict};

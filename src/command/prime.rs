@@ -10,7 +10,7 @@ use super::{Watch, hint_elsewhere, list_entry, warn_damaged};
 use crate::error::Result;
 use crate::exit_code::ExitCode;
 use crate::id::Queue;
-use crate::ledger::graph::Neighbours;
+use crate::ledger::neighbours::Neighbours;
 use crate::ledger::resolve::{Scan, place, prefix};
 use crate::output::span;
 use crate::protocol::decide::Others;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Watch, damaged_json, hint_elsewhere, warn_damaged};
 use crate::error::Result;
 use crate::id::{Queue, RefName};
-use crate::ledger::graph::Neighbours;
+use crate::ledger::neighbours::Neighbours;
 use crate::ledger::resolve::{Scan, prefix};
 use crate::output::counted;
 use crate::poll::PollError;

@@ -1,7 +1,8 @@
 //! What other tasks have to say about one, read from the ledger (rules 8 and 9).
 //!
 //! Two ways to it, and both ask [`protocol::graph`](crate::protocol::graph) and [`Others`]: one task alone, before
-//! something is recorded for it ([`Ledger::reliance`]), and all tasks of a listing ([`Neighbours`]).
+//! something is recorded for it ([`Ledger::reliance`]), and all tasks of a listing
+//! ([`Neighbours`](super::neighbours::Neighbours)).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -9,12 +10,12 @@ use std::collections::{HashMap, HashSet};
 use super::Ledger;
 use super::find::Found;
 use super::obscured::{Obscuring, unread};
-use super::resolve::{Damage, place, prefix};
+use super::resolve::{place, prefix};
 use crate::error::{Error, Result};
 use crate::id::{PENDING, Queue, RecordId, RefName, TASKS, TaskId};
 use crate::protocol::codec;
 use crate::protocol::decide::{Intent, Others};
-use crate::protocol::graph::{Graph, SUCCESSORS_MAX, Stand};
+use crate::protocol::graph::{Graph, SUCCESSORS_MAX};
 use crate::protocol::record::{Content, Phase, Task};
 use crate::protocol::refusal::{Unmet, Unread};
 use crate::protocol::state::TaskState;
@@ -158,7 +159,7 @@ impl Ledger<'_> {
                     Err(error) => {
                         let unread = unread(&name, error)?;
                         // Nothing stands for another task that was not made to.
-                        if state.replan_of().is_some() { Err(unread) } else { Ok(false) }
+                        if self.is_replacement(state)? { Err(unread) } else { Ok(false) }
                     }
                 }),
             };
@@ -239,7 +240,7 @@ impl Ledger<'_> {
     }
 
     /// How the task stands that stands for `id` now.
-    fn standing(&self, id: TaskId, out: &mut Reliance) -> Result<Unmet> {
+    pub(super) fn standing(&self, id: TaskId, out: &mut Reliance) -> Result<Unmet> {
         let found = self.successor(id, out)?;
         Ok(unmet(id, found.as_ref()))
     }
@@ -305,108 +306,8 @@ pub(super) fn unmet(named: TaskId, found: Option<&Found>) -> Unmet {
 
 /// What a parent keeps its children in `queue` from: they wait until it is claimed, or found. (A parent of another queue,
 /// which pm itself never plans, holds nobody up: rule 8.)
-fn gate(queue: &Queue, parent: Unmet) -> Option<Unmet> {
+pub(super) fn gate(queue: &Queue, parent: Unmet) -> Option<Unmet> {
     let is_elsewhere = parent.place.as_ref().is_some_and(|(of_parent, _)| of_parent != queue);
     let is_past_new = parent.phase.is_some_and(|phase| phase != Phase::New);
     (!is_elsewhere && !is_past_new).then_some(parent)
-}
-
-/// What the tasks of one listing have to say about each other. What is named and not in it is read by itself, each once.
-pub struct Neighbours<'a> {
-    ledger: &'a Ledger<'a>,
-    graph: Graph<'a>,
-    elsewhere: HashMap<TaskId, Unmet>,
-    /// What cannot be read, where that may tie sticky tasks.
-    obscuring: Obscuring,
-    /// The first failure of the system; the answers after it mean nothing.
-    failure: Option<Error>,
-}
-
-impl<'a> Neighbours<'a> {
-    /// Over the scanned tasks.
-    pub fn new(ledger: &'a Ledger<'a>, tasks: &'a [(RefName, TaskState)]) -> Neighbours<'a> {
-        let graph = Graph::new(tasks.iter().map(|(_, state)| state));
-        Neighbours { ledger, graph, elsewhere: HashMap::new(), obscuring: Obscuring::default(), failure: None }
-    }
-
-    /// The same, of a listing whose damaged chains count in what is said of sticky tasks.
-    ///
-    /// # Errors
-    /// Failures of the system.
-    pub fn with_damage(
-        ledger: &'a Ledger<'a>,
-        tasks: &'a [(RefName, TaskState)],
-        damaged: &[Damage],
-    ) -> Result<Neighbours<'a>> {
-        let obscuring = Obscuring::new(ledger, tasks, damaged)?;
-        Ok(Neighbours { obscuring, ..Neighbours::new(ledger, tasks) })
-    }
-
-    /// What the others have to say about a claim of this one, which is `new`; of sticky tasks that are tied to it, only
-    /// those that were scanned.
-    pub fn before_a_claim(&mut self, state: &TaskState) -> Others {
-        let all = state.task.depends_on.iter();
-        let unmet = all.map(|id| self.standing(*id)).filter(|unmet| unmet.phase != Some(Phase::Done)).collect();
-        let parent = state.task.parent.and_then(|parent| gate(&state.task.queue, self.standing(parent)));
-        let original = state.replan_of().and_then(|original| self.original(state.id, original));
-        let tied = self.graph.find(state.id).map_or(Vec::new(), |at| self.graph.bindings(at).to_vec());
-        let unread_ties = if state.task.sticky { self.obscuring.ties(state) } else { Vec::new() };
-        Others { unmet, parent, original, tied, unread_ties, ..Others::default() }
-    }
-
-    /// The parent of a task, as far as it was scanned.
-    pub fn parent(&self, state: &TaskState) -> Option<&'a TaskState> {
-        state.task.parent.and_then(|parent| self.graph.here(parent)).map(|at| self.graph.tasks()[at])
-    }
-
-    /// Whether a task is `new` and cannot be claimed by anybody (`true`), or can be by somebody (`false`): whose context and
-    /// directory fit is another question. `None` if it is not `new`.
-    pub fn is_blocked(&mut self, state: &TaskState) -> Option<bool> {
-        (state.phase() == Some(Phase::New)).then(|| self.before_a_claim(state).hindrances().next().is_some())
-    }
-
-    fn standing(&mut self, named: TaskId) -> Unmet {
-        match self.graph.stand(named) {
-            Stand::Here(at) => self.graph.told(named, at),
-            // From the beginning, and not from there on: a claim follows it just so far.
-            Stand::Elsewhere(_) => self.standing_elsewhere(named),
-        }
-    }
-
-    fn standing_elsewhere(&mut self, id: TaskId) -> Unmet {
-        if let Some(known) = self.elsewhere.get(&id) {
-            return known.clone();
-        }
-        let answer = self.ledger.standing(id, &mut Reliance::default());
-        let answer = self.unless_damaged(answer, unmet(id, None));
-        self.elsewhere.insert(id, answer.clone());
-        answer
-    }
-
-    fn original(&mut self, clone: TaskId, original: TaskId) -> Option<Unmet> {
-        let found = self.ledger.read_by_id(original, &mut Reliance::default());
-        let found = self.unless_damaged(found, None);
-        let by = found.as_ref().and_then(|found| found.state.superseded_by());
-        (by != Some(clone)).then(|| unmet(original, found.as_ref()))
-    }
-
-    /// What cannot be read is not known; which one it is, `verify` says.
-    fn unless_damaged<T>(&mut self, answer: Result<T>, unknown: T) -> T {
-        match answer {
-            Ok(answer) => answer,
-            Err(Error::Damaged { .. } | Error::Store(StoreError::BrokenRef { .. })) => unknown,
-            Err(error) => {
-                self.failure.get_or_insert(error);
-                unknown
-            }
-        }
-    }
-
-    /// Ends the questions.
-    ///
-    /// # Errors
-    /// The first failure of the system that met one of them.
-    pub fn finish(self) -> Result<()> {
-        self.failure.map_or(Ok(()), Err)
-    }
 }

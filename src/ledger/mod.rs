@@ -15,6 +15,7 @@ pub mod create;
 pub mod find;
 pub mod graph;
 pub mod judge;
+pub mod neighbours;
 mod obscured;
 pub mod observations;
 pub mod order;

@@ -94,6 +94,24 @@ impl Ledger<'_> {
         }
     }
 
+    /// Whether a task was made to take the place of another, as only its first status tells. Walks back over the statuses:
+    /// for whoever has met damage, and for nobody else.
+    ///
+    /// # Errors
+    /// `Damaged`; failures of the system.
+    pub(super) fn is_replacement(&self, state: &TaskState) -> Result<bool> {
+        let name = RefName::of_task(&state.task.queue, &state.task.slug);
+        let mut next = state.status.as_ref().map(|at| at.id);
+        while let Some(id) = next {
+            let record = self.record(&name, id)?;
+            if matches!(&record.content, Content::Status(status) if status.replan_of.is_some()) {
+                return Ok(true);
+            }
+            next = record.links.status;
+        }
+        Ok(false)
+    }
+
     /// The id and the definition of the task whose chain is damaged, where its tip leads to them.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use super::Ledger;
-use super::graph::Neighbours;
+use super::neighbours::Neighbours;
 use super::resolve::{Damage, place};
 use crate::error::{Error, Place, Result};
 use crate::id::{Queue, RefName, Slug, TASKS, TaskId};

@@ -107,7 +107,7 @@ fn a_cascade_frees_the_task_that_is_named_and_takes_what_is_claimed_below() {
     let slugs = |key: &str| -> Vec<String> {
         told[key].as_array().expect("an array").iter().map(|row| text(&row["slug"])).collect()
     };
-    assert_eq!((slugs("changed"), slugs("skipped")), (vec!["held".into(), "top".into()], vec!["waiting".to_owned()]));
+    assert_eq!((slugs("changed"), slugs("skipped")), (vec!["top".into(), "held".into()], vec!["waiting".to_owned()]));
     assert_eq!(["top", "held", "waiting"].map(|slug| context(&repo, slug)), [Value::Null, Value::Null, "c1".into()]);
     repo.assert_sound();
 }

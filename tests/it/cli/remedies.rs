@@ -120,7 +120,7 @@ fn a_text_that_cannot_be_planned_comes_with_advice_for_plans() {
         (&["bulk-plan", "--input", "plan.json"], "", name_it),
         (&["replan", "--task", "old", "--text-file", "-"], &big, name_it),
         (&["plan", "--title", "T", "--text-file", "binary"], "", "binary is not UTF-8 text; keep it in the repository"),
-        (&["bulk-plan", "--input", "binary"], "", "binary is not UTF-8 text; a plan is UTF-8 JSON"),
+        (&["bulk-plan", "--input", "binary"], "", "nothing was written:\n  line 1: it is not UTF-8 text"),
     ] {
         let told = repo.pm_fed(fed, args).fails(2).says(advice);
         assert!(!told.stderr.contains("attach"), "{told:?}");
