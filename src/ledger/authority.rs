@@ -12,7 +12,6 @@ use crate::id::{Oid, RefName};
 use crate::protocol::decide::Intent;
 use crate::protocol::lease::Reading;
 use crate::protocol::state::TaskState;
-use crate::store::Mode;
 use crate::store::lock::Held;
 
 /// Writes records so that they count everywhere, or not at all. Every method fails with `Unreachable` where nothing was
@@ -45,11 +44,11 @@ pub trait Authority {
     fn survey(&self, ledger: &Ledger<'_>, prefix: &str, dry_run: bool, stop: &dyn Fn() -> bool) -> Result<Survey>;
 
     /// Keeps the other processes of this repository from moving the status of tasks that a batch relies on, until it is
-    /// published, and takes another of the same locks with theirs.
+    /// published; where it could make a circle (`is_ordered`), also from planning what could make one with it.
     ///
     /// # Errors
     /// `Locked` where another process does not come to an end.
-    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held>;
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, is_ordered: bool) -> Result<Held>;
 
     /// Creates the refs of new tasks at the authority: all, or none where one of them exists (`false`). The caller
     /// publishes them here. A batch whose answer was lost is simply planned again: what is there by then counts as done.

@@ -148,7 +148,7 @@ impl Ledger<'_> {
             Reach::Through(authority) => {
                 // Until the batch is here, too, where whoever finishes a parent sees it.
                 let names = parents.iter().map(|parent| parent.name.clone()).collect();
-                let _held = authority.hold(self, &names, ordered.as_ref().map(Ordered::shard))?;
+                let _held = authority.hold(self, &names, ordered.is_some())?;
                 if !self.still_stand(&parents, ordered.as_ref())? || !authority.publish(self, &refs)? {
                     return Ok(None);
                 }

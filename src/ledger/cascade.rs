@@ -261,7 +261,7 @@ impl Ledger<'_> {
                 Ok(Some(tip)) => self.child_at(&damage.name, Ok(tip)),
                 Err(error) => Err(error.into()),
             };
-            let parent = match child.map_err(|error| unread(&damage.name, error)) {
+            let parent = match child.map_err(unread) {
                 Ok(None) => continue,
                 Ok(Some(child)) => child.parent.and_then(|parent| graph.here(parent)),
                 Err(Ok(_)) => None,

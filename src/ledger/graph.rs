@@ -147,7 +147,7 @@ impl Ledger<'_> {
             let parent = match self.child_at(&name, tip) {
                 Ok(child) => child.and_then(|task| task.parent),
                 Err(error) => {
-                    strays.push(unread(&name, error)?);
+                    strays.push(unread(error)?);
                     continue;
                 }
             };
@@ -157,7 +157,7 @@ impl Ledger<'_> {
                 Entry::Vacant(new) => new.insert(match self.stands_for(parent, state.id, &name) {
                     Ok(is_ours) => Ok(is_ours),
                     Err(error) => {
-                        let unread = unread(&name, error)?;
+                        let unread = unread(error)?;
                         // Nothing stands for another task that was not made to.
                         if self.is_replacement(state)? { Err(unread) } else { Ok(false) }
                     }
@@ -171,7 +171,7 @@ impl Ledger<'_> {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
                 Err(error) => {
-                    out.others.unread_children.push(unread(&name, error)?);
+                    out.others.unread_children.push(unread(error)?);
                     continue;
                 }
             };
@@ -228,7 +228,7 @@ impl Ledger<'_> {
             if family.known.contains(&name) {
                 continue;
             }
-            match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
+            match self.child_at(&name, tip).map_err(unread) {
                 Ok(None) => {}
                 Ok(Some(child)) if !family.has(&child) => {}
                 Err(Err(error)) => return Err(error),

@@ -17,14 +17,16 @@ use crate::protocol::refusal::Unread;
 use crate::protocol::state::TaskState;
 use crate::store::StoreError;
 
-/// What is wrong with the chain at `name`.
+/// What is wrong with the chain that an error tells of.
 ///
 /// # Errors
 /// The error itself, where it is a failure of the system.
-pub(super) fn unread(name: &RefName, error: Error) -> Result<Unread> {
+pub(super) fn unread(error: Error) -> Result<Unread> {
     match error {
         Error::Damaged { name, commit, found } => Ok(Unread { name, found: format!("commit {commit}: {found}") }),
-        Error::Store(StoreError::BrokenRef { found, .. }) => Ok(Unread { name: name.clone(), found }),
+        Error::Store(StoreError::BrokenRef { name, found }) => {
+            Ok(Unread { name, found: format!("the ref does not hold an object id (found '{found}')") })
+        }
         error => Err(error),
     }
 }
@@ -122,7 +124,7 @@ impl Ledger<'_> {
         let task = first.and_then(|(id, first)| Ok((id.as_task(), self.definition(&damage.name, id, &first)?)));
         match task {
             Ok(task) => Ok(Some(task)),
-            Err(error) => unread(&damage.name, error).map(|_| None),
+            Err(error) => unread(error).map(|_| None),
         }
     }
 }

@@ -48,7 +48,7 @@ impl Ledger<'_> {
     pub(crate) fn is_still_ordered(&self, ordered: Option<&Ordered>) -> Result<bool> {
         let Some(Ordered { known }) = ordered else { return Ok(true) };
         for (name, tip) in self.store.tips(TASKS)?.into_iter().filter(|(name, _)| !known.contains(name)) {
-            match self.child_at(&name, tip).map_err(|error| unread(&name, error)) {
+            match self.child_at(&name, tip).map_err(unread) {
                 Ok(Some(task)) if may_make_a_circle(&task) => return Ok(false),
                 // The check itself leaves out what cannot be read: nobody can claim that.
                 Ok(_) | Err(Ok(_)) => {}

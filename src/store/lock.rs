@@ -37,6 +37,12 @@ impl Held {
         self.shards.iter().any(|&(held, held_mode)| held == shard && held_mode >= mode)
     }
 
+    /// The same, with another lock, which is held as long.
+    pub fn and(mut self, other: Option<File>) -> Held {
+        self._files.extend(other);
+        self
+    }
+
     /// A holding without files, for the memory store: there are no other processes to exclude.
     pub(super) fn without_files(shards: &[(u8, Mode)]) -> Held {
         Held { shards: in_order(shards), _files: Vec::new() }

@@ -92,7 +92,7 @@ impl Link {
         Ok(Ground { known, is_guess: !is_finish, relied, has_family: reliance.family.is_some(), _turn: turn })
     }
 
-    /// Keeps the other processes of this repository from moving the status of some tasks, and takes another lock together
+    /// Keeps the other processes of this repository from moving the status of some tasks, and takes the lock of one's own
     /// with theirs. What was left on its way by a process that is gone may still move it, so that is settled.
     ///
     /// # Errors
@@ -101,9 +101,9 @@ impl Link {
         &self,
         ledger: &Ledger<'_>,
         names: &BTreeSet<RefName>,
-        also: Option<(u8, Mode)>,
+        own: Option<(u8, Mode)>,
     ) -> Result<Held> {
-        let shards: Vec<_> = names.iter().map(|name| (name.shard(), Mode::Shared)).chain(also).collect();
+        let shards: Vec<_> = names.iter().map(|name| (name.shard(), Mode::Shared)).chain(own).collect();
         let held = lock::acquire(&self.state_dir.join("relied"), &shards, self.others_may_take(), &|| Ok(true))?;
         let held = held.expect("it is always worthwhile");
         for name in names {

@@ -20,14 +20,13 @@ use crate::ledger::authority::Survey;
 use crate::ledger::create::NewTask;
 use crate::ledger::find::Found;
 use crate::ledger::graph::Reliance;
-use crate::ledger::order::Ordered;
 use crate::ledger::resolve::place;
 use crate::ledger::{Authority, Ledger};
 use crate::protocol::decide::Intent;
 use crate::protocol::record::Phase;
 use crate::protocol::state::TaskState;
 use crate::store::Mode;
-use crate::store::lock::Held;
+use crate::store::lock::{self, Held, Wait};
 
 /// How often one intent is decided again after lost races. Each time another machine's record got in.
 const ATTEMPTS_MAX: u32 = 12;
@@ -125,7 +124,7 @@ impl Authority for Link {
             if matches!(intent, Intent::Finish { .. }) {
                 // While the task moved there, children may have been planned.
                 drop(ground);
-                ground = self.ground(ledger, &name, &after, &intent, &relied_on)?;
+                ground = self.ground(ledger, &name, &state, &intent, &relied_on)?;
             }
         }
         Err(ledger.outraced(&state))
@@ -137,7 +136,7 @@ impl Authority for Link {
         for attempt in 0..ATTEMPTS_MAX {
             let ordered = ledger.check_order(&new.task)?;
             let relied = parent.iter().cloned().collect();
-            let _relied = self.hold_still(ledger, &relied, ordered.as_ref().map(Ordered::shard))?;
+            let _relied = self.hold(ledger, &relied, ordered.is_some())?;
             let _turn = self.turn(&name)?;
             if !ledger.is_still_ordered(ordered.as_ref())? {
                 pause(attempt);
@@ -175,8 +174,12 @@ impl Authority for Link {
         Err(Error::BatchRaced { times: ATTEMPTS_MAX })
     }
 
-    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, also: Option<(u8, Mode)>) -> Result<Held> {
-        self.hold_still(ledger, names, also)
+    fn hold(&self, ledger: &Ledger<'_>, names: &BTreeSet<RefName>, is_ordered: bool) -> Result<Held> {
+        // Not the lock of a shard, as without an authority: tasks of that would wait for each slow push of a plan.
+        let plans = self.state_dir.join("relied/plans");
+        let mut wait = Wait::new(self.others_may_take());
+        let plans = is_ordered.then(|| lock::acquire_file(&plans, Mode::Exclusive, &mut wait)).transpose()?;
+        Ok(self.hold_still(ledger, names, None)?.and(plans))
     }
 
     fn read(&self, ledger: &Ledger<'_>, name: &RefName) -> Result<Option<TaskState>> {

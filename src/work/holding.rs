@@ -208,7 +208,11 @@ impl<'a> Holding<'a> {
             Error::Refused { refusal: Refusal::ChildrenOpen { open }, .. } => return Unrecorded::ChildrenOpen(open),
             Error::Refused {
                 refusal:
-                    Refusal::Context(_) | Refusal::NotVerified { .. } | Refusal::SkipWithoutNote | Refusal::NoReport,
+                    Refusal::Context(_)
+                    | Refusal::NotVerified { .. }
+                    | Refusal::SkipWithoutNote
+                    | Refusal::NoReport
+                    | Refusal::Obscured { .. },
                 ..
             } => return Unrecorded::Refused(why),
             _ => {}

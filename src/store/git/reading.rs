@@ -88,9 +88,12 @@ impl Reading {
             if let Some(kind) = look(id, &self.open()?, object, out)? {
                 return Ok(kind);
             }
-            let is_nowhere = !is_loose(&dirs, object)? && packs == self::packs(&dirs)?;
-            if is_nowhere || !wait.pause() {
+            if !is_loose(&dirs, object)? && packs == self::packs(&dirs)? {
                 return Err(StoreError::Missing { id });
+            }
+            if !wait.pause() {
+                let what = format!("cannot tell whether there is an object {id}: the packs do not stop changing");
+                return Err(StoreError::Io { what, source: ErrorKind::TimedOut.into() });
             }
         }
     }

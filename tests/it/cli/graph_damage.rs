@@ -131,6 +131,13 @@ fn a_child_of_a_replaced_parent_that_cannot_be_read_keeps_the_replacement_open()
         hidden(&repo, named, &finish);
         gone.put_back();
     }
+    let file = repo.git_dir().join(task_ref("p"));
+    let value = std::fs::read(&file).expect("a loose ref");
+    std::fs::write(&file, "garbage").expect("written");
+    repo.pm(&finish)
+        .fails(19)
+        .says(&format!("{}: the ref does not hold an object id (found 'garbage')", task_ref("p")));
+    std::fs::write(&file, value).expect("written");
     let _gone = Gone::tip(&repo, "p");
     repo.pm(&finish).fails(19).says("pm cancel --task default/c");
     // Whose child a settled task is does not matter. (The damaged one may be a child itself.)
@@ -138,6 +145,20 @@ fn a_child_of_a_replaced_parent_that_cannot_be_read_keeps_the_replacement_open()
     assert_eq!(repo.phase("c"), "rejected");
     let told = repo.pm(&finish).fails(19);
     assert!(!told.stderr.contains("default/c"), "{told:?}");
+}
+
+#[test]
+fn a_runner_gives_a_task_back_at_once_whose_children_cannot_all_be_read() {
+    let repo = parent_and_child();
+    for slug in ["c", "p"] {
+        repo.pm(&["release", "--task", slug]).ok();
+    }
+    repo.pm(&["cancel", "--task", "c"]).ok();
+    let _gone = Gone::tip(&repo, "d");
+    let told = repo.pm(&["work", "--max-tasks", "1", "--", "true"]).exits(1);
+    assert!(told.stdout.contains("whether its children are settled cannot be told"), "{told:?}");
+    assert!(!told.stdout.contains("lost"), "{told:?}");
+    assert_eq!(repo.phase("p"), "new");
 }
 
 #[test]

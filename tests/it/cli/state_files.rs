@@ -85,7 +85,7 @@ fn made_by_a_poller(repo: &Repo) -> BTreeSet<String> {
     let mut poller = traced(repo, &log, &[], &args).stderr(Stdio::null()).spawn().expect("strace starts");
     until("a cycle is over", || {
         let status = status(repo);
-        (status["running"] == true && status["lastCycle"]["tasks"] == 4).then_some(())
+        (status["running"] == true && status["lastCycle"]["tasks"] == 5).then_some(())
     });
     repo.pm(&["poll", "stop"]).ok();
     poller.wait().expect("ended");
@@ -126,6 +126,7 @@ fn every_file_that_pm_makes_is_on_the_page_of_its_state() {
     run(&[], &["sync", "origin"]);
     repo.git(&["config", "pm.remote", "origin"]);
     run(&[], &["plan", "--title", "C"]);
+    run(&[], &["plan", "--title", "D", "--parent", "c", "--depends-on", "a"]);
     run(&[], &["executing", "--task", "c"]);
     let claim = repo.tip("c");
     run(&[], &["heartbeat", "--task", "c"]);
