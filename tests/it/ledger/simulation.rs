@@ -345,11 +345,15 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// A task that nobody holds and that is bound to a context.
+    fn any_bound(&self) -> Option<At> {
+        (0..self.states.len()).rfind(|at| self.oracle.is_bound(*at))
+    }
+
     /// One step of a supervisor, or the death of a worker.
     fn supervise(&mut self) -> TestCaseResult {
-        let what = self.chance.below(17);
-        let bound = (0..self.states.len()).rfind(|at| self.oracle.is_bound(*at));
-        if let (16, Some(at)) = (what, bound) {
+        let what = self.chance.below(20);
+        if let (16.., Some(at)) = (what, self.any_bound()) {
             return self.take(at);
         }
         let at = self.any(match what {
@@ -494,6 +498,10 @@ fn live(count: usize, seed: u64, seen: &RefCell<BTreeMap<String, usize>>) -> Tes
             let agent = life.chance.pick(&WORKERS);
             life.check_offers(agent)?;
         }
+    }
+    // Contexts may be gone for good.
+    if let Some(at) = life.any_bound() {
+        life.take(at)?;
     }
     life.end(&|_| false)?;
     life.seen.into_iter().for_each(|(what, times)| *seen.borrow_mut().entry(what).or_default() += times);
