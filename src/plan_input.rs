@@ -30,7 +30,7 @@ const FIELDS: [&str; 12] = [
 
 /// One task of a plan, as it is written.
 #[derive(Debug, Default)]
-#[allow(missing_docs)] // The fields are those of commands.md, `bulk-plan`.
+#[allow(missing_docs, reason = "the fields are those of the input, which `pm bulk-plan --help` describes")]
 pub struct Entry {
     pub slug: Option<String>,
     pub title: Option<String>,

@@ -161,11 +161,6 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Children, their children, and so on; parents before their children.
-    pub fn descendants(&self, at: Index) -> Vec<Index> {
-        self.reach(&[at], |at| self.children(at).to_vec())
-    }
-
     /// What some tasks wait for among themselves: by their places in `members`.
     pub fn waits(&self, members: &[Index]) -> Vec<Waits> {
         let place: HashMap<Index, Index> = members.iter().enumerate().map(|(place, at)| (*at, place)).collect();
@@ -197,13 +192,6 @@ impl<'a> Graph<'a> {
         let state = self.tasks[at];
         let place = (state.task.queue.clone(), state.task.slug.clone());
         Unmet { task: named, place: Some(place), phase: state.phase() }
-    }
-
-    /// The children that are not settled (rule 9).
-    pub fn open_children(&self, at: Index) -> Vec<Unmet> {
-        let children = self.children(at).iter().copied();
-        let is_open = |at: &Index| self.tasks[*at].phase().is_none_or(|phase| !phase.is_settled());
-        children.filter(is_open).map(|at| self.told(self.tasks[at].id, at)).collect()
     }
 
     /// The sticky tasks that are tied to a sticky one, without it. Two are tied if one is an ancestor of the other along
